@@ -1,4 +1,4 @@
-"""An Azure blob server of the test run's own."""
+"""An Azure blob server of the test run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.servers.shared import shared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AzureServer:
-    """A running server with the account that every such server has."""
+    """A running server with its standard account."""
 
     port: int
     account: str = "devstoreaccount1"
     account_key: str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
     def container(self) -> str:
-        """Make a container, and return its name."""
+        """Create a container, and return its name."""
         from azure.storage.blob import BlobServiceClient
 
         name = f"container-{uuid4().hex[:12]}"
@@ -33,14 +33,14 @@ class AzureServer:
         return name
 
     def settings(self, port: int | None = None) -> dict[str, str]:
-        """How it is reached, directly or through a proxy."""
+        """Return the settings to reach it, directly or through a proxy."""
         endpoint = f"http://127.0.0.1:{port or self.port}/{self.account}"
         return {"account": self.account, "account_key": self.account_key, "endpoint": endpoint}
 
 
 @pytest.fixture(scope="session")
 def azure() -> AzureServer:
-    """One server for the whole test run; each test has a container of its own."""
+    """One server for the whole test run; each test has its own container."""
     return shared("azure", _start)
 
 
@@ -56,7 +56,7 @@ def _start(folder: Path) -> tuple[AzureServer, subprocess.Popen[bytes]]:
 def _answers(port: int) -> bool:
     try:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2).close()
-    except urllib.error.HTTPError as error:  # it is there, and asks for a signature
+    except urllib.error.HTTPError as error:  # it runs, and requires a signature
         error.close()
     except OSError:
         return False

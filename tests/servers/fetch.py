@@ -1,4 +1,4 @@
-"""Fetches servers, and what talks to them, into the cache: all, or `python -m tests.servers.fetch s3 azure`."""
+"""Fetches servers and their clients into the cache: all, or `python -m tests.servers.fetch s3 azure`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.servers.maven import archive, fetched, jars
 from lakesmith.jvm.jars import resolve_jars
 
 _PACKAGES = ("openssh-server", "libwrap0", "libnsl2", "libtirpc3")
-"""Debian's server, and the libraries of it that a small system lacks."""
+"""Debian's server, and its libraries that a small system lacks."""
 
 
 def versitygw() -> Path:
-    """The program of the S3 server, built by Go."""
+    """Return the program of the S3 server, built with Go."""
 
     def fill(folder: Path) -> None:
         module = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
@@ -29,7 +29,7 @@ def versitygw() -> Path:
 
 
 def azurite() -> Path:
-    """The program of the Azure server, from npm."""
+    """Return the program of the Azure server, from npm."""
 
     def fill(folder: Path) -> None:
         _run("npm", "install", "--no-save", "--no-audit", "--no-fund", "--prefix", str(folder), "azurite@3.35.0")
@@ -38,7 +38,8 @@ def azurite() -> Path:
 
 
 def sshd() -> Path:
-    """A folder with the SSH server and its libraries: the system's own, or Debian's package, unpacked without root."""
+    """Return a folder with the SSH server and its libraries: of the system, or of Debian's package, unpacked without
+    root."""
 
     def fill(folder: Path) -> None:
         installed = shutil.which("sshd", path=f"/usr/sbin:/usr/local/sbin:{os.environ.get('PATH', '')}")
@@ -57,7 +58,7 @@ def sshd() -> Path:
 
 
 def strace() -> Path:
-    """The program that holds up system calls: the system's own, or Debian's package, unpacked without root."""
+    """Return `strace`: of the system, or of Debian's package, unpacked without root."""
 
     def fill(folder: Path) -> None:
         installed = shutil.which("strace")
@@ -76,17 +77,17 @@ def strace() -> Path:
 
 
 def kafka_jars() -> Path:
-    """The folder with the broker and all that it needs."""
+    """Return the folder with the broker and its dependencies."""
     return jars("org.apache.kafka", "kafka_2.13", "4.3.1")
 
 
 def registry_home() -> Path:
-    """The folder that the registry was unpacked into."""
+    """Return the folder of the unpacked registry."""
     return archive("io.apicurio:apicurio-registry-app:3.0.9:tar.gz:all")
 
 
 def spark_jars() -> tuple[Path, ...]:
-    """What Spark needs to talk to the servers."""
+    """Fetch the jars that Spark needs for the servers."""
     return resolve_jars(("kafka", "iceberg", "postgresql", "s3"))
 
 

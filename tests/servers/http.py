@@ -12,7 +12,7 @@ import pytest
 
 
 class WebServer:
-    """A running server; `token`, if set, is required; `asked` has the requests."""
+    """A running server; `token`, if set, is required; `requests` has the received requests."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,12 +52,12 @@ class _Handler(SimpleHTTPRequestHandler):
         return False
 
     def log_message(self, format: str, *args: object) -> None:
-        """A test run is no place for an access log."""
+        """Write no access log."""
 
 
 @pytest.fixture
 def http(tmp_path: Path) -> Iterator[WebServer]:
-    """A server that shows a folder."""
+    """A server that serves a folder."""
     folder = tmp_path / "web"
     folder.mkdir()
     server = WebServer(folder)

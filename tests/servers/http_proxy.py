@@ -142,7 +142,7 @@ class HttpProxy:
         return True
 
     def _ask(self, request: Request) -> bytes:
-        """What the server answers, to the last byte."""
+        """Return the complete answer of the server."""
         with socket.create_connection(("127.0.0.1", self.server)) as server, server.makefile("rb") as stream:
             server.sendall(request.raw())
             return _read_answer(stream, empty=request.method == "HEAD")
@@ -186,7 +186,7 @@ def _read_headers(stream: BinaryIO) -> list[tuple[str, str]]:
 
 
 def _read_body(stream: BinaryIO, headers: list[tuple[str, str]], otherwise: bytes | None) -> bytes:
-    """The bytes as they come over the line; without a length, `otherwise`, or all that comes."""
+    """Read a body: by its length, by `otherwise`, or until the end."""
     fields = {name.lower(): value for name, value in headers}
     if "content-length" in fields:
         return stream.read(int(fields["content-length"]))
@@ -204,7 +204,7 @@ def _read_body(stream: BinaryIO, headers: list[tuple[str, str]], otherwise: byte
 
 @pytest.fixture
 def http_proxy_to() -> Iterator[Callable[..., HttpProxy]]:
-    """Makes a proxy to a port."""
+    """Create a proxy to a port."""
     made: list[HttpProxy] = []
 
     def make(port: int, resign: Callable[[Request], None] | None = None) -> HttpProxy:

@@ -1,4 +1,4 @@
-"""A Kafka broker of the test run's own: one node that is its own controller."""
+"""A Kafka broker of the test run: one node that is its own controller."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ group.initial.rebalance.delay.ms=0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """A running broker, and shorthands for what tests do with it."""
+    """A running broker, and helpers for tests."""
 
     address: str
     secured: str
-    """Where only `user` with `password` is let in."""
+    """The listener that accepts only `user` with `password`."""
     user: str = "reader"
     password: str = 'pass"word'
 
@@ -49,7 +49,7 @@ class Broker:
         return {"brokers": self.address}
 
     def topic(self, name: str = "", *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
-        """Make a topic, and return its name."""
+        """Create a topic, and return its name."""
         from confluent_kafka.cimpl import NewTopic
 
         name = name or f"t{uuid4().hex[:12]}"
@@ -70,7 +70,7 @@ class Broker:
             _until(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions)
 
     def expire(self, topic: str, partition: int, before: int) -> None:
-        """Take away the records before an offset, as retention does."""
+        """Delete the records before an offset, like retention."""
         from confluent_kafka import TopicPartition
 
         at = TopicPartition(topic, partition, before)
@@ -107,7 +107,7 @@ class Broker:
 
     @contextmanager
     def _admin(self) -> Iterator[Any]:
-        """A client that lives until its answers are there: a future does not hold on to it."""
+        """A client that lives until its answers arrive, because futures hold no reference to it."""
         from confluent_kafka.admin import AdminClient
 
         yield AdminClient({"bootstrap.servers": self.address})
@@ -115,7 +115,7 @@ class Broker:
 
 @pytest.fixture(scope="session")
 def kafka() -> Broker:
-    """One broker for the whole test run; each test makes topics of its own."""
+    """One broker for the whole test run; each test creates its own topics."""
     return shared("kafka", _start)
 
 
@@ -125,7 +125,7 @@ def _start(folder: Path) -> tuple[Broker, subprocess.Popen[bytes]]:
 
 
 class Restarted:
-    """A broker that can be stopped and started again, with what it had."""
+    """A broker that can be stopped and started again with its data."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""Servers that are published as jars: fetched once with Maven into the cache, and started as processes of their own."""
+"""Servers that are published as jars: fetched once with Maven into the cache, and started as separate processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def jars(group: str, artifact: str, version: str) -> Path:
-    """The folder with a jar and all that it needs."""
+    """Return the folder with a jar and its dependencies."""
 
     def fill(folder: Path) -> None:
         (folder / "pom.xml").write_text(_POM.format(group=group, artifact=artifact, version=version))
@@ -36,7 +36,7 @@ def jars(group: str, artifact: str, version: str) -> Path:
 
 
 def archive(coordinates: str) -> Path:
-    """The folder that an archive, such as `group:artifact:version:tar.gz:classifier`, was unpacked into."""
+    """Return the folder of an unpacked archive, such as `group:artifact:version:tar.gz:classifier`."""
     _, artifact, version, kind, _ = coordinates.split(":")
 
     def fill(folder: Path) -> None:
@@ -77,7 +77,7 @@ def start(
     user: str | None = None,
     patience: float = 90,
 ) -> subprocess.Popen[bytes]:
-    """Start a server and wait until it answers; an error with the end of its log when it does not."""
+    """Start a server and wait until it answers; raise with the end of its log if it does not."""
     log = folder / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -113,7 +113,7 @@ def fetched(name: str, fill: Callable[[Path], None]) -> Path:
     folder = cache_folder() / "servers" / name
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        # Filled beside its place: a fetch that is cut short leaves nothing that looks whole.
+        # Fill a temporary folder, so that an interrupted fetch leaves no incomplete one.
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
             filling = Path(temporary) / name
             filling.mkdir()

@@ -1,4 +1,4 @@
-"""A PostgreSQL of the test run's own, with a password, and a fresh database for each test that asks."""
+"""A PostgreSQL of the test run, with a password, and a new database for each test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Database:
         return f"jdbc:postgresql://127.0.0.1:{self.port}/{self.name}"
 
     def sql(self, text: str) -> str:
-        """Run statements, each committed by itself; what they answer, a row a line."""
+        """Run statements, each in its own transaction; return their rows as lines."""
         command = ["psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-d", self.name, "-qAtX"]
         environment = {**os.environ, "PGPASSWORD": PASSWORD, "PGTZ": "UTC"}
         answer = subprocess.run(
@@ -52,7 +52,7 @@ def postgresql() -> Database:
 
 @pytest.fixture
 def database(postgresql: Database) -> Database:
-    """A database of the test's own."""
+    """A separate database for the test."""
     name = f"shop_{uuid4().hex[:12]}"
     postgresql.sql(f"CREATE DATABASE {name}")
     return Database(postgresql.port, name)
@@ -61,7 +61,7 @@ def database(postgresql: Database) -> Database:
 def _start(folder: Path) -> tuple[Database, subprocess.Popen[bytes]]:
     data, password = folder / "data", folder / "password"
     password.write_text(PASSWORD)
-    # The server refuses to run as root.
+    # The server does not run as root.
     user = "nobody" if os.geteuid() == 0 else None
     if user:
         for path in (folder, password):
@@ -91,7 +91,7 @@ def _answers(port: int) -> bool:
 
 
 def _program(name: str) -> str:
-    """The server's programs lie outside PATH in Debian; the newest version's are taken."""
+    """Return the folder of the newest server programs, which is outside of PATH in Debian."""
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: float(path.parts[-3]))
     program = str(found[-1]) if found else shutil.which(name)
     assert program, f"{name} is not installed: apt-get install postgresql"

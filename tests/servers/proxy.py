@@ -16,7 +16,7 @@ import pytest
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The line is cut after so many bytes of the answer."""
+    """The connection breaks after this number of bytes of the answer."""
 
     after: int
 
@@ -26,7 +26,7 @@ _BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r
 
 
 class Proxy:
-    """Passes connections on to a server; each fault hits one connection, in order."""
+    """Forwards connections to a server; each fault affects one connection, in order."""
 
     def __init__(self, server: int) -> None:
         self._server = server
@@ -39,7 +39,7 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def fail(self, *faults: Fault) -> None:
-        """From now on; connections that are open are reset, so that no request slips through one of them."""
+        """Apply faults from now on, and reset open connections, so that no request uses them."""
         self._faults.extend(faults)
         self._reset_all()
 
@@ -48,7 +48,7 @@ class Proxy:
         self._reset_all()
 
     def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)  # or else it would take one more
+        self._listener.shutdown(socket.SHUT_RDWR)  # otherwise it would accept one more
         self._listener.close()
         self._reset_all()
 
@@ -113,7 +113,7 @@ def _answer_busy(client: socket.socket) -> None:
             request += received
         client.sendall(_BUSY)
         client.shutdown(socket.SHUT_WR)
-        # What is not read would reset the connection before the answer is seen.
+        # Unread bytes would reset the connection before the answer is read.
         with suppress(OSError):
             while client.recv(65536):
                 pass
@@ -128,7 +128,7 @@ def _reset(connection: socket.socket) -> None:
 
 @pytest.fixture
 def proxy_to() -> Iterator[Callable[[int], Proxy]]:
-    """Makes a proxy to a port."""
+    """Create a proxy to a port."""
     made: list[Proxy] = []
 
     def make(port: int) -> Proxy:

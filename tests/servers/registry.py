@@ -1,4 +1,4 @@
-"""A schema registry of the test run's own, which speaks Confluent's interface."""
+"""A schema registry of the test run, with Confluent's interface."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.servers.shared import shared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apicurio:
-    """A running registry, and shorthands for what tests do with it."""
+    """A running registry, and helpers for tests."""
 
     url: str
 
@@ -39,12 +39,12 @@ class Apicurio:
 
 @pytest.fixture(scope="session")
 def registry() -> Apicurio:
-    """One registry for the whole test run; each test has subjects of its own."""
+    """One registry for the whole test run; each test has its own subjects."""
     return shared("registry", lambda folder: start_registry(folder, free_port()))
 
 
 def start_registry(folder: Path, port: int) -> tuple[Apicurio, subprocess.Popen[bytes]]:
-    """A registry that begins empty."""
+    """An empty registry."""
     home = registry_home()
     (jar,) = home.rglob("apicurio-registry-app-*-runner.jar")
     found = Apicurio(url=f"http://127.0.0.1:{port}/apis/ccompat/v7")

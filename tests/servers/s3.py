@@ -1,4 +1,4 @@
-"""An S3 server of the test run's own."""
+"""An S3 server of the test run."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class S3Server:
     secret: str = "not-to-be-shown"
 
     def bucket(self) -> str:
-        """Make a bucket, and return its name."""
+        """Create a bucket, and return its name."""
         name = f"bucket-{uuid4().hex[:12]}"
         (self.folder / name).mkdir()
         return name
 
     def settings(self, port: int | None = None) -> dict[str, str]:
-        """How it is reached, directly or through a proxy."""
+        """Return the settings to reach it, directly or through a proxy."""
         endpoint = f"http://127.0.0.1:{port or self.port}"
         return {"endpoint": endpoint, "key": self.key, "secret": self.secret, "region": "us-east-1"}
 
 
 @pytest.fixture(scope="session")
 def s3() -> S3Server:
-    """One server for the whole test run; each test has a bucket of its own."""
+    """One server for the whole test run; each test has its own bucket."""
     return shared("s3", _start)
 
 
@@ -55,7 +55,7 @@ def _start(folder: Path) -> tuple[S3Server, subprocess.Popen[bytes]]:
 def _answers(port: int) -> bool:
     try:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2).close()
-    except urllib.error.HTTPError as error:  # it is there, and asks for a signature
+    except urllib.error.HTTPError as error:  # it runs, and requires a signature
         error.close()
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""An SFTP server of the test run's own, run by an ordinary user: what root may do says nothing about permissions."""
+"""An SFTP server of the test run, run by an ordinary user, because root ignores permissions."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class SftpServer:
     folder: Path
 
     def drop(self) -> Path:
-        """Make a folder that the server's user may write to."""
+        """Create a folder that the server's user can write to."""
         found = Path(tempfile.mkdtemp(dir=self.folder / "drops"))
         _give(self.user, found)
         return found
 
     def settings(self, port: int | None = None) -> dict[str, str]:
-        """How it is reached, directly or through a proxy."""
+        """Return the settings to reach it, directly or through a proxy."""
         host_key = " ".join((self.folder / "host.pub").read_text().split()[:2])
         known = f"[127.0.0.1]:{port or self.port} {host_key}"
         return {"user": self.user, "key_file": str(self.folder / "user"), "known_hosts": known}
@@ -53,7 +53,7 @@ class SftpServer:
 
 @pytest.fixture(scope="session")
 def sftp() -> SftpServer:
-    """One server for the whole test run; each test has a folder of its own."""
+    """One server for the whole test run; each test has its own folder."""
     return shared("sftp", _start)
 
 
@@ -72,7 +72,7 @@ def _furnish(server: SftpServer) -> None:
     for name in ("host", "user"):
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(server.folder / name)]
         subprocess.run(command, check=True, capture_output=True)
-    # Without PAM, the server takes an account that has no password, as `nobody` has none, for a locked one.
+    # Without PAM, the server treats an account without a password, such as `nobody`, as locked.
     pam = "yes" if os.geteuid() == 0 else "no"
     configuration = _CONFIGURATION.format(port=server.port, folder=server.folder, pam=pam)
     (server.folder / "sshd_config").write_text(configuration)

@@ -19,20 +19,20 @@ import pytest
 Server = TypeVar("Server")
 
 _FOLDER = "LAKESMITH_TEST_SERVERS"
-"""The environment variable with the folder of the run's servers; the processes of pytest-xdist inherit it."""
+"""The environment variable with the folder of the run's servers; pytest-xdist's processes inherit it."""
 
 _STARTED: list[subprocess.Popen[bytes]] = []
-"""What this process has started."""
+"""The servers that this process started."""
 
 
 def shared(name: str, start: Callable[[Path], tuple[Server, subprocess.Popen[bytes]]]) -> Server:
-    """The server of that name; the first caller of the run starts it, in a folder that lives as long as the run."""
+    """Return the server of this name. The first caller of the run starts it, in a folder that exists during the run."""
     folder = Path(os.environ[_FOLDER]) / name
     with open(f"{folder}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         described = folder / "server.pickle"
         if not described.exists():
-            # A start that failed in another process is tried again from nothing.
+            # Retry a failed start of another process from scratch.
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             server, process = start(folder)
@@ -45,14 +45,14 @@ def shared(name: str, start: Callable[[Path], tuple[Server, subprocess.Popen[byt
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         folder = tempfile.mkdtemp(prefix="lakesmith-servers-")
-        # Some servers refuse to run as root; the user that they run as has to reach their folders.
+        # Some servers do not run as root, and their user must be able to read their folders.
         os.chmod(folder, 0o755)
         os.environ[_FOLDER] = folder
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     for process in _STARTED:
-        # The run stops it, not this process: Python would warn that it still runs.
+        # The run stops it, not this process, so suppress Python's warning about a running child.
         process.returncode = 0
     if not hasattr(config, "workerinput") and (folder := os.environ.pop(_FOLDER, None)):
         for pid in Path(folder).glob("*/pid"):
@@ -61,7 +61,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _stop(pid: int) -> None:
-    """End a process that may belong to a worker that has ended, so that nobody can wait for it as a parent."""
+    """Kill a process whose parent may have ended, so that it cannot be waited for."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:

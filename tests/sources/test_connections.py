@@ -1,4 +1,4 @@
-"""Sources name connections of the environment; a name that is not there is reported before anything is reached."""
+"""Sources name connections of the environment; a missing one is reported before any connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows of a database a batch stands for, found without a connection."""
+"""The rows of a batch from a database, computed without a connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is new in a topic, asked of a real broker without a JVM of our own."""
+"""New records of a topic, from a real broker and without a JVM."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ask(kafka: Broker, source: Kafka, reached: Reached | None = None, **more: st
 
 
 def found(kafka: Broker, source: Kafka, reached: Reached | None = None, **more: str) -> tuple[dict[int, int], ...]:
-    """From where to where the new stretch is read, by partition."""
+    """Return the start and end offsets of the new slice, by partition."""
     pinned = ask(kafka, source, reached, **more)
     assert pinned is not None
     settings = kafka.settings() | {key.replace("_", "."): value for key, value in more.items()}
@@ -202,7 +202,7 @@ def test_records_of_an_open_transaction_are_not_read(kafka: Broker) -> None:
     producer.flush(30)
     assert found(kafka, source) == ({0: 0}, {0: 1})
     producer.commit_transaction(30)
-    # The end of the transaction is reported a little later, and takes an offset of its own.
+    # The end of the transaction is reported a little later, and has its own offset.
     deadline = time.monotonic() + 30
     while found(kafka, source) != ({0: 0}, {0: 3}):
         assert time.monotonic() < deadline

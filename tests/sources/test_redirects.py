@@ -1,4 +1,4 @@
-"""A redirect carries no credentials to another server: it may be one that plain http:// leads to."""
+"""A redirect sends no credentials to another server, because it can lead to plain http://."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakesmith.store import failures, open_store
 
 
 class _Server:
-    """Answers every request with a redirect, or with an empty object, and remembers the headers."""
+    """Answers every request with a redirect or an empty object, and records the headers."""
 
     def __init__(self, redirects_to: str | None = None) -> None:
         server = self
@@ -32,7 +32,7 @@ class _Server:
             do_HEAD = do_GET
 
             def log_message(self, format: str, *args: object) -> None:
-                """A test run needs no access log."""
+                """Write no access log."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True

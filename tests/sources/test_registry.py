@@ -1,4 +1,4 @@
-"""The schema registry, asked for real."""
+"""A real schema registry."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_registry_that_starts_late_is_waited_for(tmp_path: Path) -> None:
 
 
 class _Answering(BaseHTTPRequestHandler):
-    """Refuses all who do not say `reader:pass`, and then has a bad day."""
+    """Rejects users other than `reader:pass`, then answers as overloaded."""
 
     def do_GET(self) -> None:
         known = self.headers["Authorization"] == "Basic cmVhZGVyOnBhc3M="
@@ -99,7 +99,7 @@ class _Answering(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def gate() -> Iterator[str]:
-    # What no registry in the tests can be made to do: turn a user away, and be overloaded.
+    # The real registry cannot reject a user or be overloaded, so a fake does.
     server = HTTPServer(("127.0.0.1", 0), _Answering)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

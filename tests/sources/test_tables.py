@@ -1,4 +1,4 @@
-"""Which versions of another lake's table are new, told by its own log without a JVM."""
+"""New versions of another lake's table, from its log without a JVM."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def iceberg(folder: Path) -> OtherTable:
 
 
 def metadata(folder: Path, name: str, snapshot: int | None = None) -> Path:
-    """Write a metadata file as the Iceberg specification has it."""
+    """Write a metadata file by the Iceberg specification."""
     schema = {"type": "struct", "schema-id": 0, "fields": []}
     snapshots = [] if snapshot is None else [{"snapshot-id": snapshot, "timestamp-ms": 1, "manifest-list": "m.avro"}]
     fields = {

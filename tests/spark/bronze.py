@@ -1,4 +1,4 @@
-"""A bronze table that tests bring up to date batch by batch, as a run does it."""
+"""A bronze table that tests update batch by batch, like a run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Bronze:
         return Table(name=NAME, origin=source, load=Append(), contract=contract, columns=typed, declared_at=HERE)
 
     def pin(self, table: Table) -> Batch | None:
-        """The next batch, or None when nothing is new."""
+        """Return the next batch, or None when nothing is new."""
         found = new_slice(table, self.context.environment, self.reached)
         if found is None:
             return None
@@ -96,7 +96,7 @@ class Bronze:
         Delta().append(fresh.drop(CORRUPT, ERROR_CODE), self.context.warehouse.table(NAME), write)
 
     def run(self, table: Table) -> tuple[int, int] | None:
-        """How many rows a batch wrote, and how many were there already; None when nothing was new."""
+        """Return the written and the deduplicated rows of a batch; None when nothing is new."""
         batch = self.pin(table)
         if batch is None:
             return None

@@ -1,4 +1,4 @@
-"""Commits to a table's log from Python, in one of the ways in which Lakesmith does, beside `java/Drive.java`.
+"""Commits to a table's log from Python like Lakesmith, beside `java/Drive.java`.
 
 python -m tests.spark.second_writer links /the/table 100 /the/barrier
 """
@@ -29,13 +29,13 @@ _OTHER, _SELF, _ROUND = 0, 64, ">i"
 
 
 def make(location: Path) -> None:
-    """A table without rows, whose version 0 belongs to neither writer."""
+    """Create a table without rows; its version 0 belongs to neither writer."""
     add_files(str(location), (), COLUMNS, Write(flow="made", sequence=1, note="made"), None)
     write_checksums(str(location))
 
 
 def _link(location: str) -> Callable[[Write], None]:
-    """By a link that is made once."""
+    """Commit with a hard link."""
 
     def commit(write: Write) -> None:
         version = max(int(file.stem) for file in Path(location, "_delta_log").glob("*.json"))
@@ -45,7 +45,7 @@ def _link(location: str) -> Callable[[Write], None]:
 
 
 def _add(location: str) -> Callable[[Write], None]:
-    """By files that become part of the table."""
+    """Commit by adding files."""
     table_id = str(DeltaTable(location).metadata().id)
     first = commit_actions
 
@@ -68,7 +68,7 @@ def _add(location: str) -> Callable[[Write], None]:
 
 
 def _meet(barrier: mmap.mmap, round: int) -> None:
-    """Wait until the other process has come as far."""
+    """Wait until the other process has reached the same number."""
     struct.pack_into(_ROUND, barrier, _SELF, round)
     while struct.unpack_from(_ROUND, barrier, _OTHER)[0] < round:
         time.sleep(0.001)

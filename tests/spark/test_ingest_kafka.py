@@ -59,7 +59,7 @@ def lake(tmp_path: Path, spark: SparkSession, kafka: Broker) -> Written:
 
 
 def connect(lake: Written, **settings: str) -> None:
-    """Say how the cluster is reached; `_` in a name stands for a dot."""
+    """Declare the settings of the cluster; `_` in a name stands for a dot."""
     options = {name.replace("_", "."): value for name, value in settings.items()}
     environments = {"dev": {"connections": {"main": options}}}
     lake.declare({"lakesmith.yml": json.dumps({"name": "shop", "environments": environments})})
@@ -416,7 +416,7 @@ def test_a_registry_that_fails_during_a_batch_is_waited_for_or_the_batch_is_not_
     ask = Registry.by_id
 
     def down(fault: Callable[[], None]) -> None:
-        """From the moment that a record has named a schema of another subject."""
+        """From the first record with a schema of another subject."""
 
         def by_id(registry: Registry, id: int) -> Schema | None:
             fault()
@@ -476,7 +476,7 @@ def test_after_an_interruption_and_a_rerun_every_record_is_in_one_place_once(
     with pytest.raises(Cut):
         lake.run()
     monkeypatch.undo()
-    # What comes in between must not be taken into the batch that was cut short, nor be passed over.
+    # Later records must neither enter the interrupted batch nor be skipped.
     newer = {**ORDER, "fields": [*FIELDS, {"name": "note", "type": "string", "default": ""}]}
     second = registry.register(f"{topic}-value", newer)
     kafka.send(topic, avro(second, newer, {**VALUE, "id": 9, "note": "new"}))

@@ -1,4 +1,4 @@
-"""The commit point on a local disk, raced by two processes that share nothing but the folder."""
+"""The commit point on a local disk: two processes that share only the folder race for it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ pytestmark = pytest.mark.spark
 OURS = LOG_STORE_CLASS
 DELTAS = "io.delta.storage.LocalLogStore"
 DELAY = 25
-"""Milliseconds between a store's look whether a version is taken and its claim to it."""
+"""Milliseconds between the check whether a version exists and its commit."""
 SLOW = 3000
-"""Microseconds by which every rename and every link is held up."""
+"""Microseconds of delay for every rename and link."""
 
 IN_DELTA = '{"commitInfo":{"timestamp":0,"operation":"WRITE","userMetadata":"%d:%d"}}'
-"""A commit that all who read a log understand."""
+"""A commit that all readers of a log understand."""
 WHO = re.compile(r"\b[01]:\d+\b")
-"""The writer of a commit, and its number."""
+"""The writer of a commit and its number."""
 ROOT = Path(__file__).parents[2]
 
 Drive = Callable[..., list[str]]
@@ -62,7 +62,7 @@ def command(build: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> list
 
 @pytest.fixture(scope="module")
 def drive(command: list[str]) -> Iterator[Drive]:
-    """One JVM that does one thing after the other."""
+    """One JVM that runs commands in order."""
     with subprocess.Popen([*command, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as served:
         assert served.stdin is not None
         assert served.stdout is not None
@@ -84,7 +84,7 @@ def drive(command: list[str]) -> Iterator[Drive]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
-    """The commits that two writers got confirmed, and the commits in the log."""
+    """The confirmed commits of two writers, and the commits in the log."""
 
     acknowledged: list[str]
     """`writer:version` for every confirmed commit."""
@@ -155,14 +155,14 @@ def answers_of(*commands: list[str]) -> list[str]:
         answers = [writer.communicate(timeout=200) for writer in writers]
     finally:
         for writer in writers:
-            writer.kill()  # one waits for ever for another that has died
+            writer.kill()  # a process waits forever for another that has died
             writer.wait()
     assert {writer.returncode for writer in writers} == {0}, answers
     return [line for out, _ in answers for line in out.splitlines()]
 
 
 def contend(command: list[str], store: str, folder: Path, commits: int) -> Race:
-    """Two processes that each commit so many times."""
+    """Run two processes that each make this number of commits."""
     log = folder / "_delta_log"
     log.mkdir()
     words = ["commit", store, str(log)]
@@ -255,7 +255,7 @@ def test_checksums_of_python_are_verified_by_hadoop_and_a_flipped_bit_is_found(d
 
 def test_an_overwritten_file_can_be_read_although_an_old_checksum_was_beside_it(drive: Drive, tmp_path: Path) -> None:
     file = tmp_path / "_last_checkpoint"
-    # Delta's own store writes through Hadoop, and so leaves a checksum.
+    # Delta's own store writes through Hadoop, and leaves a checksum file.
     drive("write", DELTAS, file, "old", True)
     assert (tmp_path / "._last_checkpoint.crc").is_file()
     drive("write", OURS, file, "new", True)

@@ -1,4 +1,4 @@
-"""The commit point on S3, raced by two processes and over a line that fails."""
+"""The commit point on S3: two processes race for it, also over a failing network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DELTAS = "io.delta.storage.S3SingleDriverLogStore"
 
 
 class Log:
-    """The log of a table in a bucket of its own, written by processes that reach it through a port."""
+    """The log of a table in a separate bucket, written by processes through a port."""
 
     def __init__(self, command: list[str], s3: S3Server, port: int | None = None) -> None:
         bucket = s3.bucket()
@@ -51,7 +51,7 @@ class Log:
         return self.drive("write", store, f"{self.url}/{version:020}.json", line, False)
 
     def race(self, store: str, commits: int, barrier: Path) -> Race:
-        """Two processes that each commit so many times, with the next version that is free."""
+        """Run two processes that each make this number of commits, each with the next free version."""
         words = [(*self._command, "commit", store, self.url, str(n), str(commits), str(barrier)) for n in (0, 1)]
         writers = [subprocess.Popen(w, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for w in words]
         answers = [writer.communicate(timeout=200) for writer in writers]

@@ -23,7 +23,7 @@ HERE = Place("bronze/events.yml")
 
 
 def record(**types: object) -> dict[str, object]:
-    """A schema that nobody registered before: a registry gives the same text the same id, and counts others up."""
+    """Return a new schema: a registry gives equal texts the same id, and new ones the next."""
     fields = [{"name": name, "type": type} for name, type in types.items()]
     return {"type": "record", "name": "A", "doc": uuid4().hex, "fields": fields}
 

@@ -1,6 +1,6 @@
-"""Secrets stay secret while a lake runs: a canary for each way in, and a look at every way out.
+"""Secrets stay secret during a run: a canary for each input, and a check of every output.
 
-The lake runs in a process of its own, with a JVM of its own, and waits in the middle of a step while the test looks.
+The lake runs in a separate process with its own JVM, and waits in the middle of a step while the test checks.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ import lakesmith as lake
 def raising(joined=lake.ref("silver.joined")):
     raise ValueError(f"denied: {os.environ['CANARY_HADOOP']} {os.environ['CANARY_DATABASE']} " + "." * 100)
 """
-"""A table that always fails, and tells its secrets."""
+"""A table that always fails, with secrets in its error."""
 
 
 def declare(folder: Path, s3: S3Server, database: Database) -> None:
@@ -75,7 +75,7 @@ def declare(folder: Path, s3: S3Server, database: Database) -> None:
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": (folder / "events").as_uri(),
             "spark.local.dir": str(folder / "local"),
-            # Keys that Spark itself takes for harmless, as they are and without the prefix that Hadoop does not see.
+            # Keys that Spark does not mask, with and without the prefix that it removes for Hadoop.
             "spark.hadoop.fs.example.quiet": "env:CANARY_HADOOP",
             "spark.example.quiet": "file:secrets/file",
             "spark.sql.example.quiet": "Bearer ${mixed}",
@@ -140,7 +140,7 @@ def test_no_secret_is_visible_in_command_line_environment_ui_log_or_file(
         assert len(running) > 2, "the JVM and a worker run"
         for each in running:
             look(f"the command line of {name_of(each)}", proc(each, "cmdline"))
-            if each != process.pid:  # who called the command gave it its environment
+            if each != process.pid:  # the caller of the command set its environment
                 look(f"the environment of {name_of(each)}", proc(each, "environ"))
         for page, text in pages(paused["ui"], paused["application"]):
             look(f"the UI's {page}", text)
@@ -172,7 +172,7 @@ def test_no_secret_is_visible_in_command_line_environment_ui_log_or_file(
 
 @contextmanager
 def killed_at_the_end(process: subprocess.Popen[str]) -> Iterator[None]:
-    """A test that fails leaves no process behind."""
+    """Kill the process also when a test fails."""
     try:
         yield
     finally:
@@ -180,7 +180,7 @@ def killed_at_the_end(process: subprocess.Popen[str]) -> Iterator[None]:
 
 
 def lend_cache(folder: Path) -> None:
-    """A cache of the test's own: everything that Lakesmith would fetch is there, and nothing that it remembers."""
+    """A separate cache with all fetched files and without cached facts."""
     folder.mkdir()
     for name in ("jars", "drivers", "archive"):
         if (cache_folder() / name).exists():
@@ -206,7 +206,7 @@ def name_of(process: int) -> str:
 
 
 def pages(ui: str, application: str) -> Iterator[tuple[str, str]]:
-    """What the UI and its API show."""
+    """Return the pages of the UI and its API."""
     api = f"api/v1/applications/{application}"
     plain = ["environment/", "SQL/", "jobs/", "stages/", "executors/", f"{api}/environment", f"{api}/jobs"]
     detailed = f"{api}/sql?details=true&planDescription=true&length=1000"
@@ -222,7 +222,7 @@ def _page(url: str) -> str:
 
 
 def files_below(*folders: Path) -> Iterator[tuple[Path, str]]:
-    """All files but those that hold the secrets by the user's own will; links are somebody else's."""
+    """Return all files except the user's own secret files, and no links."""
     for folder in folders:
         for path in folder.rglob("*"):
             if path.is_file() and "secrets" not in path.parts:

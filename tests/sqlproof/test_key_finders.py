@@ -1,4 +1,4 @@
-"""The keys that changed rows touch: which queries tell them, and that none is missed whatever changes."""
+"""The keys that changed rows touch: the queries that find them, and that none is missed."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ Row = tuple[object, ...]
 
 @dataclass
 class Changing:
-    """Tables whose rows are there before, after, or both; every way to look at them is a view."""
+    """Tables with rows before, after or both; each state is a view."""
 
     connection: duckdb.DuckDBPyConnection
 

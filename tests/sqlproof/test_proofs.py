@@ -1,4 +1,4 @@
-"""What the planner proves on the text of a query has to hold for rows, on Spark."""
+"""What the planner proves on the text of a query must hold for rows, on Spark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CUSTOMERS = "SELECT * FROM VALUES (0, 'zero'), (1, 'one'), (1, 'uno'), (7, 'seve
 
 
 def answer(spark: SparkSession, text: str, orders: DataFrame) -> Counter[str]:
-    """The rows of the query, as text, when `orders` is all there is of the orders."""
+    """Return the rows of the query as text, with `orders` as the only orders."""
     orders.createOrReplaceTempView("orders_view")
     spark.sql(CUSTOMERS).createOrReplaceTempView("customers_view")
     views = dict.fromkeys((named("bronze.orders"), named("silver.orders")), "orders_view")
@@ -51,7 +51,7 @@ def test_a_rowwise_query_over_two_halves_equals_the_query_over_all_rows(spark: S
 def test_partitions_recomputed_in_two_parts_equal_a_full_build(spark: SparkSession, text: str, expression: str) -> None:
     orders = spark.sql(ORDERS)
     if "AS day" in text:
-        orders = orders.drop("day")  # else GROUP BY day would mean this column, and Spark refuses the query
+        orders = orders.drop("day")  # otherwise GROUP BY day would mean this column, and Spark rejects the query
     values = sorted({str(value) for (value,) in orders.selectExpr(f"CAST({expression} AS STRING)").collect()})
     assert len(values) > 1
     some = ", ".join(f"'{value}'" for value in values[::2])

@@ -1,4 +1,4 @@
-"""What a query's text tells without running it."""
+"""What is known from a query's text without running it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_query_that_needs_more_than_one_row_says_why(text: str, reason: str) -
 
 
 def call(function: str) -> str:
-    """A call with as many arguments as the parser wants."""
+    """Return a call with the number of arguments that the parser requires."""
     if function.startswith(("current_", "session_")):
         return f"{function}()"
     two = function.startswith(("corr", "covar_", "regr_", "uniform"))

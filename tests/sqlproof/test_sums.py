@@ -1,4 +1,4 @@
-"""Which groups new rows alone keep right, and that they do."""
+"""The aggregates that new rows alone can update, and their correctness."""
 
 from __future__ import annotations
 

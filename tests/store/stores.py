@@ -22,16 +22,16 @@ REMOTE = ("s3", "azure", "sftp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A URL in a real store, and how it is reached."""
+    """A URL in a real store and its settings."""
 
     url: str
     settings: dict[str, dict[str, str]]
     port: int
-    """The server's."""
+    """The port of the server."""
     wrong: dict[str, str]
-    """Settings that the server does not accept."""
+    """Settings that the server rejects."""
     through: Callable[[int], Place]
-    """The same place through another port."""
+    """Return the same place through another port."""
 
     def open(self) -> Store:
         return open_store(self.url, self.settings)
@@ -45,7 +45,7 @@ class Place:
 
 
 def make_place(kind: str, request: pytest.FixtureRequest) -> Place:
-    """A new place in the store of that kind."""
+    """Create a new place in a store of this kind."""
     match kind:
         case "s3":
             s3: S3Server = request.getfixturevalue("s3")
@@ -78,5 +78,5 @@ def put(storage: Store, key: str, data: bytes = b"{}") -> None:
 
 
 def names(folder: Path) -> list[str]:
-    """Every file below a folder, hidden ones too."""
+    """Return every file below a folder, also hidden ones."""
     return sorted(path.name for path in folder.rglob("*") if path.is_file())

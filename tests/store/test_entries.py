@@ -27,7 +27,7 @@ NOT_UTF8 = [b"caf\xe9.json", b"\xff.json", b"\xed\xa0\x80.json", b"a\x80b.json"]
 
 
 def listed(folder: Path, pattern: str, **how: str) -> tuple[list[str], dict[str, str]]:
-    """The paths that are listed, and the codes of those that are skipped, by path."""
+    """Return the listed paths, and the codes of skipped ones by path."""
     storage, glob = landing_store(pattern, str(folder), {}, **how)  # type: ignore[arg-type]
     skipped: set[SkippedEntry] = set()
     files = [file.path for file in storage.find(glob, None, None, skipped.add)]
@@ -70,7 +70,7 @@ def _fifo(path: Path) -> None:
 
 def _socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as made:
-        os.chdir(path.parent)  # an address has room for a hundred bytes
+        os.chdir(path.parent)  # a socket address has at most about a hundred bytes
         made.bind(path.name)
 
 
@@ -110,7 +110,7 @@ def test_entries_that_are_not_files_are_skipped_and_named(
     files, skipped = listed(tmp_path, "in/*.json")
     assert (files, skipped) == (["in/good.json"], expected)
     assert "in/good.json" in listed(tmp_path, "in/**")[0]
-    assert listed(tmp_path, "in/x.json")[0] == []  # named outright
+    assert listed(tmp_path, "in/x.json")[0] == []  # named without wildcards
 
 
 def test_link_loops_do_not_break_a_listing(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_links_must_not_leave_the_folder_of_the_glob_unless_allowed(tmp_path: Pa
     real = tmp_path / "disk"
     (real / "sub").mkdir(parents=True)
     (real / "a.json").touch()
-    (tmp_path / "in").symlink_to("disk")  # the landing folder itself may be a link
+    (tmp_path / "in").symlink_to("disk")  # the landing folder itself can be a link
     (real / "b.json").symlink_to("a.json")
     (real / "sub" / "c.json").symlink_to("../a.json")
     (tmp_path / "elsewhere").mkdir()
@@ -145,7 +145,7 @@ def test_links_must_not_leave_the_folder_of_the_glob_unless_allowed(tmp_path: Pa
     (real / "d.json").symlink_to(tmp_path / "elsewhere" / "d.json")
     (tmp_path / "disk2").mkdir()
     (tmp_path / "disk2" / "d.json").touch()
-    (real / "near.json").symlink_to("../disk2/d.json")  # a name that begins like the folder's
+    (real / "near.json").symlink_to("../disk2/d.json")  # a name with the prefix of the folder's name
     inside = ["in/a.json", "in/b.json"]
     rejected = {"in/d.json": "link-outside", "in/near.json": "link-outside"}
     assert listed(tmp_path, "in/*.json") == (inside, rejected)
@@ -188,7 +188,7 @@ def test_a_file_replaced_after_the_listing_is_not_read(tmp_path: Path) -> None:
 def test_a_folder_replaced_while_a_file_is_opened_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at the real path and the open, which is why neither follows a link."""
+    """Replace the folder between the check of the real path and the open."""
     inside, outside = tmp_path / "in" / "day", tmp_path / "out"
     for folder, text in ((inside, "mine"), (outside, "secret")):
         folder.mkdir(parents=True)
@@ -247,7 +247,7 @@ def _nest(folder: Path, name: str, levels: int) -> None:
 
 @pytest.fixture
 def deep(tmp_path: Path) -> Iterator[Path]:
-    """A folder in which folders are nested deeper than calls may be: what removes folders would fail at it too."""
+    """A folder with folders nested deeper than the recursion limit; functions that remove folders would fail too."""
     _nest(tmp_path, "d", 1_500)
     yield tmp_path
     subprocess.run(["rm", "-rf", "--", str(tmp_path / "d")], check=True)
@@ -275,7 +275,7 @@ def test_hidden_folders_are_reported_once_without_those_of_lakesmith(tmp_path: P
     list(LocalStore(tmp_path).find("in/**", None, None, skipped.add))
     foreign = foreign_entries(skipped, "in/**", "_done")
     assert [(entry.path, entry.code) for entry in foreign] == [("in/.git", "hidden-name"), ("in/_tmp", "hidden-name")]
-    assert listed(tmp_path, "in/*.json") == ([], {})  # it enters no folder, and none matches
+    assert listed(tmp_path, "in/*.json") == ([], {})  # it enters no folder, and no folder matches
 
 
 def test_an_archive_beside_the_files_is_not_reported(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from lakesmith.store.failures import Kind, failure_kind
 
 
 def raised(outer: Exception, inner: Exception) -> Exception:
-    """An error as remote-store raises it: with what happened behind it, out of sight."""
+    """An error as remote-store raises it, with a hidden cause."""
     outer.__context__ = inner
     return outer
 

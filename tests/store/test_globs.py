@@ -1,4 +1,4 @@
-"""Only folders that can have matches after a path are walked."""
+"""Only folders that can have matches after a path are entered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATHS = [
 
 
 class Tree:
-    """Folders that note who entered them."""
+    """Folders that record when they are entered."""
 
     def __init__(self, *paths: str) -> None:
         self.paths = paths
@@ -44,7 +44,7 @@ def test_folders_before_the_path_are_not_entered() -> None:
         "in/day=098/23/a.json",
         *(f"in/day=099/{hour:02}/a.json" for hour in range(24)),
     ]
-    # The landing zone, two days, and of the first day the hours from the last one on.
+    # The landing zone, two days, and the hours of the first day from the last one on.
     assert len(tree.entered) == 1 + 2 + 2 + 24
     assert sorted(tree.entered)[1:4] == ["in/day=098/", "in/day=098/22/", "in/day=098/23/"]
 

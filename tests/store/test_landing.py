@@ -261,7 +261,7 @@ def test_one_name_is_only_for_one_file(tmp_path: Path, file: Path) -> None:
 
 
 class Changing(LocalStore):
-    """A folder in which files come while it is listed for the first time, of which the listing shows the last only."""
+    """A folder in which files arrive during the first listing, which shows only the last of them."""
 
     def __init__(self, root: Path, *coming: str) -> None:
         super().__init__(root)

@@ -1,4 +1,4 @@
-"""Tests of local disk alone; `tests/conformance/test_storage.py` has those of every store."""
+"""Tests of the local disk only; `tests/conformance/test_storage.py` has those of every store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_disk_without_hard_links_is_rejected_with_a_hint(tmp_path: Path, monke
 
 
 def failing(call: Callable[..., object], number: int, *, times: int = 1) -> Callable[..., object]:
-    """The call, after it has failed so often."""
+    """Return the call; it fails this often first."""
     left = [times]
 
     def attempt(*words: object, **more: object) -> object:
@@ -69,7 +69,7 @@ def test_a_file_is_archived_on_another_disk(tmp_path: Path, monkeypatch: pytest.
 
 def test_an_unlistable_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.json").touch()
-    # Not by mode: whoever runs the tests as root may list everything.
+    # Not by mode, because root can list everything.
     monkeypatch.setattr(os, "open", failing(os.open, errno.EACCES))
     with pytest.raises(InfrastructureError) as caught:
         list(LocalStore(tmp_path).find("*.json"))
@@ -94,7 +94,7 @@ def test_a_link_loop_is_not_followed(tmp_path: Path) -> None:
 
 
 class Watched:
-    """A folder's entry that notes when the file is looked at."""
+    """A folder entry that records when the file is checked."""
 
     def __init__(self, entry: os.DirEntry[str], looked_at: list[str]) -> None:
         self.name, self._entry, self._looked_at = entry.name, entry, looked_at

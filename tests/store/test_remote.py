@@ -1,4 +1,4 @@
-"""Failures of stores over the network, and connections to each; `tests/conformance` has the tests of every store."""
+"""Network failures of stores, and connections to each; `tests/conformance` has the tests of every store."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five more tries, but without the waiting."""
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retry five times without waiting."""
     monkeypatch.setattr(failures, "WAITS", (0.01,) * 5)
 
 
 def storms(place: Place) -> tuple[Fault, ...]:
-    """Four failures in a row, as this store shows them."""
+    """Four failures in a row, by the kind of the store."""
     return ("reset",) * 4 if place.url.startswith("sftp") else ("503", "503", "reset", "503")
 
 
 @pytest.mark.servers
-def test_a_busy_store_is_retried(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+def test_a_busy_store_is_retried(place: Place, proxy_to: ProxyTo, no_waiting: None) -> None:
     put(place.open(), "a.json", b"1")
     proxy = proxy_to(place.port)
     storage = place.behind(proxy)
@@ -60,7 +60,7 @@ def test_a_busy_store_is_retried(place: Place, proxy_to: ProxyTo, hasty: None) -
 
 
 @pytest.mark.servers
-def test_a_store_that_stays_busy_is_an_error(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+def test_a_store_that_stays_busy_is_an_error(place: Place, proxy_to: ProxyTo, no_waiting: None) -> None:
     proxy = proxy_to(place.port)
     proxy.fail_always(storms(place)[0])
     with pytest.raises(InfrastructureError) as caught:
@@ -70,7 +70,7 @@ def test_a_store_that_stays_busy_is_an_error(place: Place, proxy_to: ProxyTo, ha
 
 
 @pytest.mark.servers
-def test_a_missing_server_is_an_error(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+def test_a_missing_server_is_an_error(place: Place, proxy_to: ProxyTo, no_waiting: None) -> None:
     proxy = proxy_to(place.port)
     proxy.close()
     with pytest.raises(InfrastructureError) as caught:
@@ -79,7 +79,7 @@ def test_a_missing_server_is_an_error(place: Place, proxy_to: ProxyTo, hasty: No
 
 
 @pytest.mark.servers
-def test_a_stream_resumes_after_a_broken_connection(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+def test_a_stream_resumes_after_a_broken_connection(place: Place, proxy_to: ProxyTo, no_waiting: None) -> None:
     put(place.open(), "large.bin", LARGE)
     proxy = proxy_to(place.port)
     storage = place.behind(proxy)
@@ -91,7 +91,7 @@ def test_a_stream_resumes_after_a_broken_connection(place: Place, proxy_to: Prox
 
 
 @pytest.mark.servers
-def test_a_stream_does_not_resume_in_another_file(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+def test_a_stream_does_not_resume_in_another_file(place: Place, proxy_to: ProxyTo, no_waiting: None) -> None:
     put(place.open(), "large.bin", LARGE)
     proxy = proxy_to(place.port)
     with place.behind(proxy).open("large.bin") as file:
@@ -104,7 +104,7 @@ def test_a_stream_does_not_resume_in_another_file(place: Place, proxy_to: ProxyT
 
 
 @pytest.mark.servers
-def test_an_upload_over_a_bad_connection_arrives_complete(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+def test_an_upload_over_a_bad_connection_arrives_complete(place: Place, proxy_to: ProxyTo, no_waiting: None) -> None:
     proxy = proxy_to(place.port)
     proxy.fail(*storms(place))
     put(place.behind(proxy), "large.bin", LARGE)
@@ -322,7 +322,7 @@ def test_a_web_server_gets_its_token_and_headers(http: WebServer) -> None:
 
 
 def test_a_busy_web_server_is_retried_and_a_broken_stream_resumes(
-    http: WebServer, proxy_to: ProxyTo, hasty: None
+    http: WebServer, proxy_to: ProxyTo, no_waiting: None
 ) -> None:
     (http.folder / "a.bin").write_bytes(LARGE)
     proxy = proxy_to(http.port)
