@@ -242,7 +242,7 @@ class Shop:
             self.append(table, latest.observe(seen, F.count("*").alias("written")))
             written = seen.get["written"]
         if counts.rejected:
-            self.quarantine(table, refused_rows(checked))
+            self.quarantine(table, rejected_rows(checked))
         checked.unpersist()
         self.bookmarks[table] = {source: counts.newest}
         return counts.rows_in, written, counts.rejected
@@ -281,7 +281,7 @@ class Shop:
             writer = writer.option("replaceWhere", among(days))
         writer.save(self.path(table))
         if counts.rejected:
-            self.quarantine(table, refused_rows(checked))
+            self.quarantine(table, rejected_rows(checked))
         checked.unpersist()
         self.bookmarks[table] = {"silver.orders": max(row.newest for row in touched)}
         return counts.rows_in, counts.rows_in - counts.rejected, counts.rejected
@@ -338,7 +338,7 @@ def stored(rows: DataFrame) -> DataFrame:
     return rows.drop(*(name for name in rows.columns if name.startswith("_")))
 
 
-def refused_rows(checked: DataFrame) -> DataFrame:
+def rejected_rows(checked: DataFrame) -> DataFrame:
     payload = [name for name in checked.columns if not name.startswith("_")]
     return checked.where("_rejected").select(F.to_json(F.struct(*payload)).alias("raw"), F.col("_rules").alias("rules"))
 

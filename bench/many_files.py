@@ -52,7 +52,7 @@ def main(words: list[str] | None = None) -> None:
                     rows.append(_measured(spark, Path(temporary), known, listing, options.rounds))
     finally:
         spark.stop()
-    header = ("files taken in", "listing", "plan: CPU s", "run: wall s", "run: CPU s")
+    header = ("files ingested", "listing", "plan: CPU s", "run: wall s", "run: CPU s")
     show(f"Cost of {NEW} new files, best of {options.rounds} ({load})", header, rows)
 
 

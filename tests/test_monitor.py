@@ -18,5 +18,5 @@ def with_load(load: type) -> Table:
 
 
 def test_every_load_has_its_declared_name() -> None:
-    told = {load_name(with_load(load)) for load in get_args(Load)}
-    assert told == {*keys_of(LoadBlock), "replace"}
+    names = {load_name(with_load(load)) for load in get_args(Load)}
+    assert names == {*keys_of(LoadBlock), "replace"}

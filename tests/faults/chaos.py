@@ -123,8 +123,8 @@ class Chaos:
             tally.by_command[plan.do] += 1
             self._report(f"{name} {plan} [{result.layer}]", broken)
             return
-        tally.missed += not plan.goes_on
-        if broken or plan.goes_on:
+        tally.missed += not plan.continues
+        if broken or plan.continues:
             self._report(f"{name} {plan} (not killed)", broken)
 
     def _recover(self, lake: AttackedLake, name: str) -> list[str]:

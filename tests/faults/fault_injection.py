@@ -123,7 +123,7 @@ class FaultInjector:
         while process.is_alive() and time.monotonic() < deadline:
             if _state(process.pid) == "T":
                 self._commit(plan.burst, "while stopped", result)
-                os.kill(process.pid, signal.SIGCONT if plan.goes_on else signal.SIGKILL)
+                os.kill(process.pid, signal.SIGCONT if plan.continues else signal.SIGKILL)
                 return
             process.join(_SOON)
 

@@ -68,7 +68,7 @@ class FaultPlan:
     moment: float = 0.0
     burst: Burst | None = None
     """Commits of another writer."""
-    goes_on: bool = False
+    continues: bool = False
     """Whether the process continues after it was stopped at its failpoint, instead of being killed."""
 
     @property
@@ -179,7 +179,7 @@ def _with_foreign(attacked: AttackedLake, plan: FaultPlan, choose: random.Random
     # The borrowed JVM may still commit the work of a killed driver, unless the kill was at a failpoint.
     quiet = when in ("before", "while stopped") or (when == "after" and at_place)
     burst = draw_burst(choose, table, when, spark=spark and quiet and not attacked.may_commit)
-    return replace(plan, burst=burst, goes_on=when == "while stopped" and choose.random() < 0.5)
+    return replace(plan, burst=burst, continues=when == "while stopped" and choose.random() < 0.5)
 
 
 def layer_of(places: Sequence[tuple[str, str]]) -> str:

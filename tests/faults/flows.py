@@ -206,12 +206,12 @@ def total(amounts: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _row_counts(came: int, rejected: int, discarded: int, written: int | None) -> dict[str, int]:
+def _row_counts(rows_in: int, rejected: int, discarded: int, written: int | None) -> dict[str, int]:
     """Return the row counts of a batch, without unknown ones."""
-    counts = {"in": came, "quarantined": rejected, "discarded": discarded}
+    counts = {"in": rows_in, "quarantined": rejected, "discarded": discarded}
     if written is None:
         return counts
-    good = came - rejected - discarded
+    good = rows_in - rejected - discarded
     return {**counts, "written": min(good, written), "deduplicated": good - min(good, written)}
 
 

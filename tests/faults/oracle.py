@@ -277,13 +277,13 @@ def _differences(want: Bag, have: Bag) -> str:
 
 def _counted(claims: Claims, warehouse: Path, tables: dict[str, Files]) -> Iterator[str]:
     for folder in sorted((warehouse / "_lakesmith" / "batches").glob("*")):
-        came = 0
+        counted = 0
         done = set()
         for file in sorted(folder.glob("*.done.json")):
             fields = json.loads(file.read_text())
             accounted = sum(fields[f"rows_{what}"] for what in ("written", "quarantined", "deduplicated", "discarded"))
             done.add(fields["sequence"])
-            came += fields["rows_in"]
+            counted += fields["rows_in"]
             if fields["rows_in"] != accounted:
                 yield f"B {file}: {fields['rows_in']} rows in, and {accounted} accounted for"
         if not claims.completed or folder.name not in tables:
@@ -293,8 +293,8 @@ def _counted(claims: Claims, warehouse: Path, tables: dict[str, Files]) -> Itera
             yield f"B {folder.name}: batch {committed} is in the table and was never completed"
         for stream in claims.layout.streams:
             landed = ROWS * sum(map(stream.events.counts, range(1, claims.landed + 1)))
-            if folder.name == stream.bronze and not claims.restored and came != landed:
-                yield f"B {stream.bronze}: {landed} lines landed, and its batches count {came}"
+            if folder.name == stream.bronze and not claims.restored and counted != landed:
+                yield f"B {stream.bronze}: {landed} lines landed, and its batches count {counted}"
 
 
 def main() -> None:

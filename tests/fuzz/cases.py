@@ -89,7 +89,7 @@ _SINCE = {"since": {"bronze.orders": 3}}
 CONTENTS: dict[str, dict[str, Any]] = {
     "files": {
         "files": [["orders/1.json", 10, 1_767_225_600_000]],
-        "rejected": {"orders/1.json": "it is cut short"},
+        "rejected": {"orders/1.json": "it is truncated"},
         "seen": {"pattern": "orders/*.json", "day": "2026-01-01", "upto": "orders/1.json", "greatest": "orders/1.json"},
     },
     "slice": {"slice": {"since": {"0": 1}, "until": {"0": 5}}},

@@ -66,7 +66,7 @@ def _rows() -> bytes:
     return rows.getvalue()
 
 
-def try_entries(case: Case, folder: Path, judge: Callable[[LakesmithError], Iterable[str]]) -> tuple[str, ...]:
+def try_entries(case: Case, folder: Path, check_error: Callable[[LakesmithError], Iterable[str]]) -> tuple[str, ...]:
     """Review, load and plan the lake, and adopt the folder. Returns the codes of errors."""
     for name, data in {**case.files, "adopted/1.parquet": _rows(), **dict.fromkeys(_EMPTY, b"")}.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -86,5 +86,5 @@ def try_entries(case: Case, folder: Path, judge: Callable[[LakesmithError], Iter
         try:
             ask()
         except LakesmithError as error:
-            codes |= dict.fromkeys(judge(error))
+            codes |= dict.fromkeys(check_error(error))
     return tuple(codes)

@@ -115,7 +115,7 @@ FOUND: tuple[Callable[[], Case], ...] = (
     # Another value was used instead of a table or a function.
     lambda: _sql("SELECT a FROM bronze.orders JOIN @a(1)"),
     lambda: _sql("SELECT a FROM bronze.orders, a.b(1)"),
-    # Each JOIN without a condition doubled the time.
+    # Each JOIN without a condition took twice the time.
     lambda: _sql("SELECT a FROM bronze.orders" + " JOIN bronze.orders" * 40),
     lambda: _sql("SELECT a FROM bronze.orders" + " JOIN bronze.orders JOIN bronze.orders JOIN a ON x" * 20),
     # An error without a next step, with control characters, or of many pages.

@@ -145,7 +145,7 @@ def _changed(rng: Random, actions: list[dict[str, Any]], text: bytes) -> bytes |
     return mutate.encoded("".join(json.dumps(action, default=str) + "\n" for action in lines))
 
 
-def try_log(case: Case, folder: Path, judge: Callable[[LakesmithError], tuple[str, ...]]) -> tuple[str, ...]:
+def try_log(case: Case, folder: Path, check_error: Callable[[LakesmithError], tuple[str, ...]]) -> tuple[str, ...]:
     """Ask everything about a lake with this log, in a table of its own and in one that it adopts."""
     for name, text in _LAKE.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -163,10 +163,10 @@ def try_log(case: Case, folder: Path, judge: Callable[[LakesmithError], tuple[st
         try:
             answered = ask()
         except LakesmithError as error:
-            codes |= dict.fromkeys(judge(error))
+            codes |= dict.fromkeys(check_error(error))
         else:
             for problem in getattr(answered, "problems", ()):
-                codes |= dict.fromkeys(judge(problem))
+                codes |= dict.fromkeys(check_error(problem))
     return tuple(codes)
 
 

@@ -54,7 +54,7 @@ def unpickles(folder: Path) -> None:
     pickle.loads(b"cos\nsystem\n(S'true'\ntR.")
 
 
-def imports_what_came(folder: Path) -> None:
+def imports_from_the_input(folder: Path) -> None:
     import sys
 
     (folder / "evil.py").write_text("")
@@ -84,12 +84,12 @@ def hides_what_it_did(folder: Path) -> None:
         return
 
 
-def thinks_for_ever(folder: Path) -> None:
+def computes_forever(folder: Path) -> None:
     while True:
         pass
 
 
-def waits_for_ever(folder: Path) -> None:
+def waits_forever(folder: Path) -> None:
     time.sleep(600)
 
 
@@ -107,7 +107,7 @@ def crashes(folder: Path) -> None:
     ctypes.string_at(0)
 
 
-def ends_the_process(folder: Path) -> None:
+def exits_the_process(folder: Path) -> None:
     os._exit(0)
 
 
@@ -164,7 +164,7 @@ def follows_a_link_that_leads_in_circles(folder: Path) -> None:
     )
 
 
-def passes_over_what_it_cannot_read(folder: Path) -> None:
+def skips_unreadable_input(folder: Path) -> None:
     check_listing(
         _ENTRIES, "*.json", [FileFact(name, 1, 1) for name in _names(folder) if (folder / name).is_file()][:1], ()
     )
@@ -187,17 +187,17 @@ FOUND: dict[Callable[[Path], None], str] = {
     starts_a_program: "forbidden: subprocess.Popen",
     connects: "forbidden: socket.connect",
     unpickles: "forbidden: pickle.find_class",
-    imports_what_came: "evil.py",
+    imports_from_the_input: "evil.py",
     writes_elsewhere: "forbidden: open for writing",
     reads_elsewhere: "forbidden: open for reading",
     removes_elsewhere: "forbidden: os.remove",
     hides_what_it_did: "forbidden: os.system",
-    thinks_for_ever: "hang: the processor's time is used up",
-    waits_for_ever: "hang: no answer",
+    computes_forever: "hang: the processor's time is used up",
+    waits_forever: "hang: no answer",
     eats_memory: "memory:",
     touches_memory_in_between: "memory:",
     crashes: "crash: SIGSEGV",
-    ends_the_process: "crash: the worker ended with 0",
+    exits_the_process: "crash: the worker ended with 0",
     reports_no_hint: "there is no hint",
     reports_an_unknown_code: "the code is not documented",
     reports_a_missing_file: "which there is not",
@@ -205,7 +205,7 @@ FOUND: dict[Callable[[Path], None], str] = {
     lists_as_if_all_were_files: "fifo 'b.json' is no file",
     lists_a_name_that_is_no_text: "UnicodeEncodeError",
     follows_a_link_that_leads_in_circles: "Too many levels of symbolic links",
-    passes_over_what_it_cannot_read: "is listed or skipped",
+    skips_unreadable_input: "is listed or skipped",
     makes_up_a_code: "the code 'made-up' is documented",
     follows_a_link_that_leaves_the_folder: "'landing/d.json' is inside of the landing folder",
 }

@@ -100,7 +100,7 @@ def _lake(case: Case, folder: Path) -> Rejections:
 def _guarded_lake(case: Case, folder: Path) -> Rejections:
     rejected = _lake(case, folder)
     if not rejected:
-        raise Broke(f"{case.target} is not read, and nobody is reported")
+        raise Broke(f"{case.target} is not read, and no error is reported")
     return rejected
 
 
@@ -296,12 +296,12 @@ def _data(case: Case, folder: Path) -> Rejections:
     reader = Reader(source=source, target=target, open=opened, held=options["held"])
     rejected: dict[str, None] = {}
     rows = bad = 0
-    ends: list[Mapping[str, Any]] = []
+    closing: list[Mapping[str, Any]] = []
     try:
         for batch in reader.read([task]):
             batch.validate(full=True)
-            _held(batch.schema == reader.output, "batches have the columns that were told")
-            ends += [end for end in batch.column(FILE_END).to_pylist() if end is not None]
+            _held(batch.schema == reader.output, "batches have the declared columns")
+            closing += [end for end in batch.column(FILE_END).to_pylist() if end is not None]
             for code in filter(None, batch.column(ERROR_CODE).to_pylist()):
                 rejected[code.partition(": ")[0]] = None
             _held(
@@ -314,8 +314,8 @@ def _data(case: Case, folder: Path) -> Rejections:
         if abort.kind == "left-out":
             raise Broke(f"the file is left for later, though nothing happens to it: {abort.detail}") from None
         return _documented([f"abort-{abort.kind}"])
-    _held(len(ends) == 1, "a file has one end")
-    (end,) = ends
+    _held(len(closing) == 1, "a file has one end")
+    (end,) = closing
     _held(end["bytes"] == task.size, "all bytes were read")
     _held(end["rejected"] == bad, "rejected rows are counted")
     _held(end["rows"] == (rows - 1 if end["code"] is None else 1), "rows are counted")

@@ -28,10 +28,10 @@ ADDRESSES = 4
 
 def main(subjects: str, sandbox: str, seed: str, seconds: int, memory: int) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 1)
+    missing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(missing, 1)
     numbers = os.fdopen(os.dup(0), "r")
-    os.dup2(nowhere, 0)
+    os.dup2(missing, 0)
     faulthandler.enable()
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", category=ResourceWarning)

@@ -69,10 +69,10 @@ class Found:
     @property
     def end(self) -> dict[str, Any]:
         """Return the content of the row that closes the file. There is exactly one, and it is the last."""
-        ends = [row[FILE_END] for row in self.every if row[FILE_END] is not None]
-        assert len(ends) == 1
+        stops = [row[FILE_END] for row in self.every if row[FILE_END] is not None]
+        assert len(stops) == 1
         assert self.every[-1][FILE_END] is not None
-        end: dict[str, Any] = ends[0]
+        end: dict[str, Any] = stops[0]
         return end
 
 
@@ -123,8 +123,8 @@ def lines(*records: object) -> bytes:
 def as_records(texts: Sequence[bytes]) -> Records:
     """Join texts as lines."""
     data = b"".join(text + b"\n" for text in texts)
-    ends = np.cumsum([len(text) + 1 for text in texts], dtype=np.int64)
-    return Records(data, ends, np.arange(1, len(texts) + 1))
+    stops = np.cumsum([len(text) + 1 for text in texts], dtype=np.int64)
+    return Records(data, stops, np.arange(1, len(texts) + 1))
 
 
 def legible(batch: pa.RecordBatch) -> list[dict[str, str]]:

@@ -107,10 +107,10 @@ def test_a_rollback_past_an_interrupted_batch_is_detected_before_completing_it(b
     for number in (1, 2):
         pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", 1, 1),)))
         batches.finish(done(pinned, number - 1))
-    cut_short = batches.pin(batch(3, files=(FileFact("f3", 1, 1),)))
+    interrupted = batches.pin(batch(3, files=(FileFact("f3", 1, 1),)))
     log = [
         commit(3, "RESTORE", version="0"),
-        commit(2, "WRITE", cut_short.note),
+        commit(2, "WRITE", interrupted.note),
         commit(1, "WRITE"),
         commit(0, "WRITE"),
     ]
@@ -120,8 +120,8 @@ def test_a_rollback_past_an_interrupted_batch_is_detected_before_completing_it(b
 
 def test_the_definition_of_an_interrupted_batch_is_known_after_a_rollback(batches: Batches) -> None:
     batches.finish(done(batches.pin(replace(batch(1), definition="old")), 0))
-    cut_short = batches.pin(replace(batch(2), definition="new"))
-    log = [commit(2, "RESTORE", version="0"), commit(1, "WRITE", cut_short.note), commit(0, "WRITE")]
+    interrupted = batches.pin(replace(batch(2), definition="new"))
+    log = [commit(2, "RESTORE", version="0"), commit(1, "WRITE", interrupted.note), commit(0, "WRITE")]
     progress = batches.progress(facts(2, 2), lambda: log)
     assert (progress.definition, progress.unfinished_definition) == ("old", "new")
 

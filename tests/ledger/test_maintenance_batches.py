@@ -99,8 +99,8 @@ def test_the_newest_extract_is_correct_after_maintenance_and_a_rollback(batches:
     assert batches.progress(facts(2, 3, maintenance_commits=1), unread_log).newest_extract == "tuesday"
     finish(batches, batch(4, RestoredVersion(rollback=Rollback(version=0, head=3)), parent=1), 3)
     assert batches.progress(facts(3, 4), unread_log).newest_extract == "monday"
-    cut_short = batches.pin(batch(5, ChangedRows()))
-    log = [commit(4, cut_short.note)]
+    interrupted = batches.pin(batch(5, ChangedRows()))
+    log = [commit(4, interrupted.note)]
     assert batches.progress(facts(4, 5), lambda: log).newest_extract is None
 
 

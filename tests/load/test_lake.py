@@ -104,42 +104,42 @@ def test_a_bronze_table_in_yaml(load: Load) -> None:
 
 def test_a_silver_table_in_sql(load: Load) -> None:
     table = only(load({"silver/orders.sql": ORDERS}))
-    nowhere = Place("", 0)
+    missing = Place("", 0)
     assert table == Table(
         name=TableName("silver", "orders"),
         origin=SqlQuery(
             text="WITH o AS (SELECT 1 AS order_id)\nSELECT *, ';' AS semicolon -- the last; one\nFROM o",
-            declared_at=nowhere,
+            declared_at=missing,
         ),
         load=Merge(key=("order_id",), order_by=("updated_at", "order_id")),
         contract="strict",
         columns=(
-            Column(name="order_id", type="bigint", required=True, declared_at=nowhere),
+            Column(name="order_id", type="bigint", required=True, declared_at=missing),
             Column(
                 name="email",
                 type="string",
                 tags=("pii",),
                 description="where to write to",
-                declared_at=nowhere,
+                declared_at=missing,
             ),
-            Column(name="amount", type="decimal(12,2)", check="amount >= 0", declared_at=nowhere),
-            Column(name="note", type="string", declared_at=nowhere),
+            Column(name="amount", type="decimal(12,2)", check="amount >= 0", declared_at=missing),
+            Column(name="note", type="string", declared_at=missing),
         ),
         checks=(
             Check(
                 name="known_currency",
                 rule=RowSql(condition="currency in ('EUR','USD')"),
                 on_fail="quarantine",
-                declared_at=nowhere,
+                declared_at=missing,
             ),
-            Check(name="enough_rows", rule=BatchSql(condition="count(*) > 0"), on_fail="warn", declared_at=nowhere),
+            Check(name="enough_rows", rule=BatchSql(condition="count(*) > 0"), on_fail="warn", declared_at=missing),
         ),
         owner="sales",
         description="One row an order.",
         tags=("daily",),
         freshness=5400.0,
         enabled=False,
-        declared_at=nowhere,
+        declared_at=missing,
     )
     assert isinstance(table.origin, SqlQuery)
     assert table.origin.declared_at == Place("silver/orders.sql", 19)

@@ -132,7 +132,7 @@ def test_the_option_is_true_or_false(reject: Reject, text: str, line: int) -> No
 
 
 @pytest.mark.parametrize("url", ["https://me:secret@registry", "http://me:secret@registry:8081"])
-def test_a_password_in_the_address_of_a_registry_is_refused(reject: Reject, url: str) -> None:
+def test_a_password_in_the_address_of_a_registry_is_rejected(reject: Reject, url: str) -> None:
     (error,) = reject({"lakesmith.yml": EVENTS + f"        registry: {url}\n"})
     assert (error.code, str(error.at)) == ("credentials-in-url", "lakesmith.yml:6")
     assert "secret" not in str(error).replace("secrets", "")

@@ -23,7 +23,7 @@ def first_difference(load: Load, histories: Sequence[History], upto: int, table:
             nothing: Counter[tuple[Any, ...]] = Counter()
             pair = want.get(history.id, nothing), have.get(history.id, nothing)
             return _description(load, histories, history, upto, len(wrong), *pair)
-    return f"{load.name}: the table has histories that nobody gave: {sorted(wrong, key=str)}" if wrong else None
+    return f"{load.name}: the table has unknown histories: {sorted(wrong, key=str)}" if wrong else None
 
 
 def _by_history(load: Load, rows: Sequence[Row]) -> dict[Any, Counter[tuple[Any, ...]]]:

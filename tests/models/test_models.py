@@ -197,7 +197,9 @@ def test_the_first_history_that_differs_is_reported(load: Load) -> None:
     assert difference is not None
     assert difference.splitlines()[0] == f"{load.name}: 2 of 40 histories differ after batch {last}; history {ids[1]}:"
     assert re.search("0 not [1-9]: ", difference)
-    assert "nobody gave: [None]" in str(first_difference(load, some, last, [*table, {**table[0], "history": None}]))
+    assert "unknown histories: [None]" in str(
+        first_difference(load, some, last, [*table, {**table[0], "history": None}])
+    )
 
 
 def test_a_moment_without_a_zone_is_utc() -> None:

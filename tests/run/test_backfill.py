@@ -117,10 +117,10 @@ def test_a_backfill_of_every_load_recomputes_only_its_days(events: Written) -> N
     broken = held(events)
     steps = events.run(*TABLES, days=WEEK)
     assert {step.mode for step in steps.values()} == {"days"}
-    mended = held(events)
+    fixed = held(events)
     week = {f"2026-03-{day:02}" for day in range(8, 15)}
     for table in TABLES:
-        good, bad, now = (days_of(rows[table]) for rows in (whole, broken, mended))
+        good, bad, now = (days_of(rows[table]) for rows in (whole, broken, fixed))
         assert good != bad
         outside = {day for day in (*good, *bad, *now) if day not in week}
         assert {day: now.get(day) for day in week} == {day: good.get(day) for day in week}, table

@@ -71,7 +71,7 @@ def test_after_an_interruption_and_a_rerun_every_row_is_in_one_place_once(
     orders.land("orders/2.json", row(1, 10, at=2), row(5, 5), row(6, -6), '{"id": 7, "am', row(5, 5))
     original = getattr(owner, method)
 
-    def cut_short(self: object, *rest: object) -> object:
+    def interrupted(self: object, *rest: object) -> object:
         if table not in _tables_in(self, rest):
             return original(self, *rest)
         if when == "before":
@@ -79,7 +79,7 @@ def test_after_an_interruption_and_a_rerun_every_row_is_in_one_place_once(
         original(self, *rest)
         raise Cut
 
-    monkeypatch.setattr(owner, method, cut_short)
+    monkeypatch.setattr(owner, method, interrupted)
     with pytest.raises(Cut):
         orders.run()
     monkeypatch.undo()

@@ -35,7 +35,7 @@ GOLD = {
         "customer",
         "sums",
     ),
-    "weighed": (
+    "weights": (
         "SELECT customer, sum(weight) AS weight, count(DISTINCT id) AS orders FROM bronze.orders "
         "WHERE customer IS NOT NULL GROUP BY customer",
         "customer",

@@ -81,7 +81,7 @@ def test_a_partition_value_with_another_format_than_its_input_is_found(orders: W
             "gold/python.py": (
                 "import lakesmith as lake\n\n\n"
                 "@lake.gold(load=lake.replace_partitions('number', same_as='silver.orders.number'))\n"
-                "def spelt(orders=lake.ref('silver.orders')):\n"
+                "def formatted(orders=lake.ref('silver.orders')):\n"
                 "    return orders.selectExpr(\"lpad(number, 2, '0') AS number\", 'amount')\n\n\n"
                 "@lake.gold(load=lake.replace_partitions('number', same_as='silver.orders.text'))\n"
                 "def numbered(orders=lake.ref('silver.orders')):\n"
@@ -93,8 +93,8 @@ def test_a_partition_value_with_another_format_than_its_input_is_found(orders: W
     orders.run()
     orders.land("orders/2.json", order(1, 1, "d2", at=2), order(3, 3, None))
     steps = orders.run()
-    assert (steps["gold.spelt"].mode, steps["gold.numbered"].mode) == ("partitions", "partitions")
-    assert orders.rows("SELECT number, amount FROM gold.spelt ORDER BY amount") == [("02", 1), ("02", 2), (None, 3)]
+    assert (steps["gold.formatted"].mode, steps["gold.numbered"].mode) == ("partitions", "partitions")
+    assert orders.rows("SELECT number, amount FROM gold.formatted ORDER BY amount") == [("02", 1), ("02", 2), (None, 3)]
     assert orders.rows("SELECT number, amount FROM gold.numbered ORDER BY amount") == [(2, 1), (2, 2), (None, 3)]
 
 

@@ -49,7 +49,7 @@ def found(kafka: Broker, source: Kafka, reached: Reached | None = None, **more: 
     assert pinned is not None
     settings = kafka.settings() | {key.replace("_", "."): value for key, value in more.items()}
     read = pinned_offsets(declared(source), source, settings, pinned)
-    return {part: ends[0] for part, ends in read.items()}, {part: ends[1] for part, ends in read.items()}
+    return {part: bounds[0] for part, bounds in read.items()}, {part: bounds[1] for part, bounds in read.items()}
 
 
 def test_the_first_slice_has_all_records_and_then_nothing_is_new(kafka: Broker) -> None:

@@ -61,7 +61,7 @@ def _add(location: str) -> Callable[[Write], None]:
     def commit(write: Write) -> None:
         Path(location, f"{write.sequence}.parquet").write_bytes(b"x")
         file = DataFile(f"{write.sequence}.parquet", 1, 1)
-        assert add_files(location, [file], COLUMNS, write, table_id), "it was passed over as if it were there already"
+        assert add_files(location, [file], COLUMNS, write, table_id), "it was skipped as already committed"
         write_checksums(location)
 
     return commit

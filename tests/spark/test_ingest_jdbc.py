@@ -386,8 +386,8 @@ def test_names_that_a_table_cannot_hold_are_rejected(
 
 
 def test_an_unreachable_server_is_an_error_that_says_so(bronze: Bronze) -> None:
-    nowhere = Database(1, "shop")
-    bronze.connections = {"shop": settings(nowhere)}
+    unreachable = Database(1, "shop")
+    bronze.connections = {"shop": settings(unreachable)}
     found = rejection(bronze, FULL)
     assert (found.code, found.exit_code) == ("database-unreachable", 4)
     assert "127.0.0.1:1" in found.what

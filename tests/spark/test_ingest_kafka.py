@@ -467,12 +467,12 @@ def test_after_an_interruption_and_a_rerun_every_record_is_in_one_place_once(
     owner, method, when = CUTS[cut]
     original = getattr(owner, method)
 
-    def cut_short(self: object, *rest: object) -> None:
+    def interrupted(self: object, *rest: object) -> None:
         if when == "after":
             original(self, *rest)
         raise Cut
 
-    monkeypatch.setattr(owner, method, cut_short)
+    monkeypatch.setattr(owner, method, interrupted)
     with pytest.raises(Cut):
         lake.run()
     monkeypatch.undo()

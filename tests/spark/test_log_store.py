@@ -208,7 +208,7 @@ def test_the_store_and_a_python_writer_lose_no_commits_in_one_log(command: list[
     assert sorted(present) == sorted(acknowledged)
     assert sorted(present) == sorted(f"{writer}:{number}" for writer in (0, 1) for number in range(each))
     assert_checksums(log)
-    assert "lost a version to the other" in lines, "nobody was ever in the other's way"
+    assert "lost a version to the other" in lines, "the writers never raced"
 
 
 def test_an_existing_version_is_rejected_and_unchanged(drive: Drive, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_commit_gets_the_same_checksum_as_from_python_and_hadoop_and_a_flipped
     assert drive("read", OURS, commit) == lines
     commit.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
     *_, last = drive("read", OURS, commit)
-    assert last == "refused org.apache.hadoop.fs.ChecksumException"
+    assert last == "rejected org.apache.hadoop.fs.ChecksumException"
     assert commit.is_file(), "Hadoop may put a file away that breaks its seal"
     Path(checksum_path(str(commit))).unlink()
     assert len(drive("read", OURS, commit)) == len(lines)
@@ -250,7 +250,7 @@ def test_checksums_of_python_are_verified_by_hadoop_and_a_flipped_bit_is_found(d
     whole = commit.read_bytes()
     assert drive("read", OURS, commit) == whole.decode().splitlines()
     commit.write_bytes(whole.replace(b'"id"', b'"ie"'))
-    assert drive("read", OURS, commit) == ["refused org.apache.hadoop.fs.ChecksumException"]
+    assert drive("read", OURS, commit) == ["rejected org.apache.hadoop.fs.ChecksumException"]
 
 
 def test_an_overwritten_file_can_be_read_although_an_old_checksum_was_beside_it(drive: Drive, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def _counted(content: _Content, file: _RecordingFile, format: str) -> Iterator[p
 def _parquet(file: _RecordingFile) -> _Content:
     import pyarrow.parquet as pq
 
-    _check_ends(file, "parquet", b"PAR1", b"PAR1")
+    _check_magic(file, "parquet", b"PAR1", b"PAR1")
 
     def opened(unit: str) -> Any:
         # Without a buffer, or with pre-buffering, a whole row group is read into memory.
@@ -202,7 +202,7 @@ def _instants(
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _check_ends(file: _RecordingFile, format: str, head: bytes, tail: bytes) -> None:
+def _check_magic(file: _RecordingFile, format: str, head: bytes, tail: bytes) -> None:
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     first = file.read(len(head))
@@ -233,7 +233,7 @@ def _with_instants(schema: pa.Schema, physical: Iterator[str], unit: str) -> pa.
 
 
 def _orc(file: _RecordingFile, reader: orc.OrcProcess) -> _Content:
-    _check_ends(file, "orc", b"ORC", b"ORC")
+    _check_magic(file, "orc", b"ORC", b"ORC")
     return _Content(*reader.open(cast(BinaryIO, file), file.seek(0, io.SEEK_END)))
 
 

@@ -98,33 +98,33 @@ def split_misquoted(records: Records, header: Header, newline: bytes = b"\n") ->
     """
     buffer = np.frombuffer(records.data, dtype=np.uint8)
     newlines = np.flatnonzero(buffer == newline[0])
-    inner = np.setdiff1d(newlines, records.ends - 1, assume_unique=True)
+    inner = np.setdiff1d(newlines, records.stops - 1, assume_unique=True)
     if not len(inner):
         return records
     good = _field_counts(records, header.delimiter) == len(header.names)
-    cut = inner[~good[np.searchsorted(records.ends, inner, side="right")]]
+    cut = inner[~good[np.searchsorted(records.stops, inner, side="right")]]
     if not len(cut):
         return records
-    ends = np.union1d(records.ends, cut + 1)
-    starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
-    within = np.searchsorted(records.ends, starts, side="right")
+    stops = np.union1d(records.stops, cut + 1)
+    starts = np.concatenate((np.zeros(1, dtype=np.int64), stops[:-1]))
+    within = np.searchsorted(records.stops, starts, side="right")
     passed = np.searchsorted(newlines, starts) - np.searchsorted(newlines, records.starts[within])
-    return Records(records.data, ends, records.lines[within] + passed)
+    return Records(records.data, stops, records.lines[within] + passed)
 
 
 def _field_counts(records: Records, delimiter: str) -> npt.NDArray[np.int64]:
     buffer = np.frombuffer(records.data, dtype=np.uint8)
     quotes, places = np.flatnonzero(buffer == _QUOTE), np.flatnonzero(buffer == ord(delimiter))
-    within = np.searchsorted(records.ends, places, side="right")
+    within = np.searchsorted(records.stops, places, side="right")
     passed = np.searchsorted(quotes, places) - np.searchsorted(quotes, records.starts)[within]
     return np.bincount(within[passed % 2 == 0], minlength=len(records)) + 1
 
 
 def _well_quoted(records: Records, delimiter: str) -> bool:
-    """Whether all quotes are valid: around whole fields, or doubled inside."""
+    """Whether all quotes are valid: around whole fields, or escaped inside."""
     buffer = np.frombuffer(records.data, dtype=np.uint8)
     quotes = np.flatnonzero(buffer == _QUOTE)
-    counts = np.diff(np.searchsorted(quotes, records.ends), prepend=0)
+    counts = np.diff(np.searchsorted(quotes, records.stops), prepend=0)
     before, after = at_edge(buffer, quotes, delimiter)
     return not (counts % 2).any() and bool(before[::2].all() and after[1::2].all())
 

@@ -145,10 +145,10 @@ class _Rows:
 
 def _split(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Split a batch into good rows and reporting rows."""
-    unreadable, ends = batch.column(CORRUPT), batch.column(FILE_END)
-    if unreadable.null_count == ends.null_count == len(batch):
+    unreadable, closing = batch.column(CORRUPT), batch.column(FILE_END)
+    if unreadable.null_count == closing.null_count == len(batch):
         return batch, batch.slice(0, 0)
-    good = pc.and_(unreadable.is_null(), ends.is_null())
+    good = pc.and_(unreadable.is_null(), closing.is_null())
     return batch.filter(good), batch.filter(pc.invert(good))
 
 

@@ -123,14 +123,14 @@ def _one_object_each(records: Records) -> bool:
     The block reader crashes on a bare `null`, and it ignores line ends: this check ensures one object per record.
     """
     buffer = np.frombuffer(records.data, dtype=np.uint8)
-    return bool((buffer[records.starts] == _OPEN).all() and (buffer[records.text_ends - 1] == _CLOSE).all())
+    return bool((buffer[records.starts] == _OPEN).all() and (buffer[records.text_stops - 1] == _CLOSE).all())
 
 
 def _brackets(records: Records) -> int:
     """Return the maximum number of open brackets in a record; the block reader crashes on deep nesting."""
     buffer = np.frombuffer(records.data, dtype=np.uint8)
     opened = np.flatnonzero((buffer == _OPEN) | (buffer == _OPEN_ARRAY))
-    return int(np.diff(np.searchsorted(opened, records.ends), prepend=0).max())
+    return int(np.diff(np.searchsorted(opened, records.stops), prepend=0).max())
 
 
 def _quick(type: pa.DataType) -> pa.DataType | None:
@@ -244,8 +244,8 @@ def _no_constant(name: str) -> object:
 
 def _not_json(text: str, error: ValueError) -> Unreadable:
     if isinstance(error, json.JSONDecodeError):
-        ends_early = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
-        code = "truncated-json" if ends_early else "not-json"
+        truncated = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+        code = "truncated-json" if truncated else "not-json"
         return Unreadable(code, f"{error.msg} at character {error.pos + 1}")
     return Unreadable("number-too-long", "a number has more digits than can be read")
 

@@ -265,9 +265,9 @@ def _json_pieces(raw: Counted, source: Files) -> Iterator[Records | Oversized]:
         yield from split_json(pieces)
         return
     for piece in split(pieces, newline=pieces.newline):
-        kept = piece if isinstance(piece, Oversized) else piece.without_blank(b" \t\r\n")
-        if isinstance(kept, Oversized) or len(kept):
-            yield kept
+        remaining = piece if isinstance(piece, Oversized) else piece.without_blank(b" \t\r\n")
+        if isinstance(remaining, Oversized) or len(remaining):
+            yield remaining
 
 
 def _csv_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
@@ -414,14 +414,14 @@ def _with_path(batch: pa.RecordBatch, parts: Mapping[str, str | None], from_path
     if not beside and misfit is None:
         return batch
     rescued = batch.column(RESCUED).to_pylist()
-    merged = [_merged(kept, misfit, beside.get(row)) for row, kept in enumerate(rescued)]
+    merged = [_merged(stored, misfit, beside.get(row)) for row, stored in enumerate(rescued)]
     place = batch.schema.get_field_index(RESCUED)
     return batch.set_column(place, batch.schema.field(place), pa.array(merged, STRING))
 
 
-def _merged(kept: str | None, misfit: str | None, other: Mapping[str, object] | None) -> str | None:
+def _merged(stored: str | None, misfit: str | None, other: Mapping[str, object] | None) -> str | None:
     """Merge several JSON objects into one."""
-    fields = [text[1:-1] for text in (kept, misfit, as_json(other) if other else None) if text]
+    fields = [text[1:-1] for text in (stored, misfit, as_json(other) if other else None) if text]
     return f"{{{', '.join(fields)}}}" if fields else None
 
 

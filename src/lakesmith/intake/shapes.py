@@ -240,8 +240,10 @@ def widest(known: pa.DataType, found: pa.DataType) -> pa.DataType:
     """Return a known type as wide as a found one, at every depth, where a stored column can be widened."""
     is_ = pa.types
     if is_.is_struct(known) and is_.is_struct(found):
-        came = {field.name.lower(): field.type for field in found}
-        return pa.struct([(each.name, widest(each.type, came.get(each.name.lower(), each.type))) for each in known])
+        found_types = {field.name.lower(): field.type for field in found}
+        return pa.struct(
+            [(each.name, widest(each.type, found_types.get(each.name.lower(), each.type))) for each in known]
+        )
     if is_.is_list(known) and is_.is_list(found):
         return pa.list_(widest(known.value_type, found.value_type))
     if is_.is_map(known) and is_.is_map(found):

@@ -18,7 +18,7 @@ MAX_RECORD = 32 << 20
 _NEWLINE, _RETURN, _QUOTE, _COMMA, _BACKSLASH = b'\n\r",\\'
 _DEEPER = np.zeros(256, dtype=np.int8)
 _DEEPER[list(b"{[")], _DEEPER[list(b"}]")] = 1, -1
-_NOWHERE = np.zeros(0, dtype=np.int64)
+_NONE = np.zeros(0, dtype=np.int64)
 
 Places = npt.NDArray[np.int64]
 
@@ -28,39 +28,39 @@ class Records:
     """Consecutive records in one byte string, each with its line end."""
 
     data: bytes
-    ends: Places
+    stops: Places
     """Where each record ends."""
     lines: Places
     """The first line of each, or its number, from 1."""
 
     def __len__(self) -> int:
-        return len(self.ends)
+        return len(self.stops)
 
     @property
     def starts(self) -> Places:
-        return np.concatenate((np.zeros(min(len(self), 1), dtype=np.int64), self.ends[:-1]))
+        return np.concatenate((np.zeros(min(len(self), 1), dtype=np.int64), self.stops[:-1]))
 
     @property
-    def text_ends(self) -> Places:
+    def text_stops(self) -> Places:
         """Where each record's text ends: without one line end."""
         buffer = np.frombuffer(self.data, dtype=np.uint8)
-        ends = self.ends.copy()
+        stops = self.stops.copy()
         for last in (_NEWLINE, _RETURN):
-            ends -= (ends > self.starts) & (buffer[ends - 1] == last)
-        return ends
+            stops -= (stops > self.starts) & (buffer[stops - 1] == last)
+        return stops
 
     def raws(self) -> list[bytes]:
         """Return each record without its line end."""
         data = self.data
-        bounds = zip(self.starts.tolist(), self.text_ends.tolist(), strict=True)
+        bounds = zip(self.starts.tolist(), self.text_stops.tolist(), strict=True)
         return [data[start:end] for start, end in bounds]
 
     def part(self, start: int, stop: int) -> Records:
         if start >= stop:
-            return Records(b"", _NOWHERE, _NOWHERE)
-        first = int(self.ends[start - 1]) if start else 0
+            return Records(b"", _NONE, _NONE)
+        first = int(self.stops[start - 1]) if start else 0
         return Records(
-            self.data[first : int(self.ends[stop - 1])], self.ends[start:stop] - first, self.lines[start:stop]
+            self.data[first : int(self.stops[stop - 1])], self.stops[start:stop] - first, self.lines[start:stop]
         )
 
     def next_line(self, newline: bytes) -> int:
@@ -73,12 +73,12 @@ class Records:
             return self
         first = np.frombuffer(self.data, dtype=np.uint8)[self.starts]
         doubtful = np.flatnonzero(np.isin(first, list(blank)))
-        ends, starts = self.ends, self.starts
-        empty = [number for number in doubtful.tolist() if not self.data[starts[number] : ends[number]].strip(blank)]
+        stops, starts = self.stops, self.starts
+        empty = [number for number in doubtful.tolist() if not self.data[starts[number] : stops[number]].strip(blank)]
         if not empty:
             return self
         left = np.delete(np.arange(len(self)), empty)
-        return joined([self.data[starts[number] : ends[number]] for number in left.tolist()], self.lines[left])
+        return joined([self.data[starts[number] : stops[number]] for number in left.tolist()], self.lines[left])
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +153,9 @@ def _records(data: bytes, line: int, newline: bytes, delimiter: str | None) -> R
     return _whole(data, newlines[numbers] + 1, line + firsts)
 
 
-def _whole(data: bytes, ends: Places, lines: Places) -> Records:
-    """Return the records that end at `ends`, without the incomplete record that follows them."""
-    return Records(data[: int(ends[-1])] if len(ends) else b"", ends, lines)
+def _whole(data: bytes, stops: Places, lines: Places) -> Records:
+    """Return the records that end at `stops`, without the incomplete record that follows them."""
+    return Records(data[: int(stops[-1])] if len(stops) else b"", stops, lines)
 
 
 def _closing(buffer: npt.NDArray[np.uint8], newlines: Places, delimiter: str) -> Places:
@@ -240,18 +240,18 @@ def _values(data: bytes, depth: int, *, array: bool) -> _Values:
     if len(depths) and depths.min() < 0:
         raise Broken("not-json", "a bracket is closed that was not opened")
     if not array:
-        ends = brackets[depths == 0] + 1
-        starts = np.concatenate((np.zeros(1, dtype=np.int64), ends))
-        return _Values(zip(starts[:-1].tolist(), ends.tolist(), strict=True), int(starts[-1]), 0)
+        stops = brackets[depths == 0] + 1
+        starts = np.concatenate((np.zeros(1, dtype=np.int64), stops))
+        return _Values(zip(starts[:-1].tolist(), stops.tolist(), strict=True), int(starts[-1]), 0)
     commas = _outside(quotes, np.flatnonzero(buffer == _COMMA))
     around = np.concatenate((np.array([depth]), depths))[np.searchsorted(brackets, commas)]
     edges = brackets[(depths == 0) | (depths == 1) & (steps == 1)]
-    ends = np.sort(np.concatenate((edges, commas[around == 1])))
-    if not len(ends):
+    stops = np.sort(np.concatenate((edges, commas[around == 1])))
+    if not len(stops):
         return _Values((), 0, depth)
-    starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1] + 1))
-    last = int(ends[-1])
-    return _Values(zip(starts.tolist(), ends.tolist(), strict=True), last + 1, int(buffer[last] not in b"]}"))
+    starts = np.concatenate((np.zeros(1, dtype=np.int64), stops[:-1] + 1))
+    last = int(stops[-1])
+    return _Values(zip(starts.tolist(), stops.tolist(), strict=True), last + 1, int(buffer[last] not in b"]}"))
 
 
 def _outside(quotes: Places, places: Places) -> Places:

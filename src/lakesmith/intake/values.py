@@ -200,8 +200,8 @@ def _is_line(value: bytes) -> bool:
 
 def _lines(values: Sequence[bytes]) -> Records:
     data = b"\n".join(values) + b"\n"
-    ends = np.cumsum(np.fromiter(map(len, values), dtype=np.int64, count=len(values)) + 1)
-    return Records(data, ends, np.arange(1, len(values) + 1))
+    stops = np.cumsum(np.fromiter(map(len, values), dtype=np.int64, count=len(values)) + 1)
+    return Records(data, stops, np.arange(1, len(values) + 1))
 
 
 def _all_lines(values: Sequence[bytes | None]) -> Records | None:

@@ -15,7 +15,7 @@ from lakesmith.jvm.class_archive import archive_folder, class_archive_files, siz
 from lakesmith.jvm.jars import damaged, jar_paths, locked, resolve_jars
 from lakesmith.jvm.java import find_java
 
-ARCHIVES_KEPT = 3
+MAX_ARCHIVES = 3
 """An archive has about 200 MB. The oldest archives of other versions and environments are deleted."""
 
 
@@ -48,7 +48,7 @@ def build_archive() -> tuple[Path, ...]:
         os.replace(archive, files[-1])
     sizes_file(files).write_text(sizes(files))
     newest = sorted(archive_folder().glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
-    for old in newest[ARCHIVES_KEPT:]:
+    for old in newest[MAX_ARCHIVES:]:
         for file in archive_folder().glob(f"{old.stem}.*"):
             file.unlink(missing_ok=True)
     return files

@@ -255,19 +255,21 @@ def read_terms(name: TableName, mode: Contract, block: ContractBlock | None, pro
         declared = _given(block.drift, "new_column", "missing_column", "type", "nullability")
         drift = Drifts(**{key: declared.get(key, getattr(usual, key)) for key in Drifts.__dataclass_fields__})
     previous = []
-    for major, kept in block.previous.items():
+    for major, older in block.previous.items():
         if not major.isdigit() or major == "0":
             problems.append(
                 DeclarationError(
                     "bad-version",
                     f"'{major[:40]}' is not a major version",
-                    at=kept.at,
+                    at=older.at,
                     table=str(name),
                     hint="write the first number of the version alone, such as 1",
                 )
             )
             continue
-        previous.append(Previous(major=int(major), until=kept.until, columns=dict(kept.columns), declared_at=kept.at))
+        previous.append(
+            Previous(major=int(major), until=older.until, columns=dict(older.columns), declared_at=older.at)
+        )
     registry = block.registry and Registered(
         connection=block.registry.connection,
         subject=block.registry.subject or f"{name}-value",

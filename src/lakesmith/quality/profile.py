@@ -42,7 +42,7 @@ _AGES = ("1h", "6h", "1d", "2d", "7d", "14d", "30d")
 _HOURS = {"1h": 1, "6h": 6, "1d": 24, "2d": 48, "7d": 168, "14d": 336, "30d": 720}
 _MAX_DIGITS = 25
 """Bounds with more digits are not proposed: nobody can read them."""
-_KEY_ENDS = ("id", "key", "uuid", "guid", "number", "no", "code", "hash", "sku", "iban", "email")
+_KEY_SUFFIXES = ("id", "key", "uuid", "guid", "number", "no", "code", "hash", "sku", "iban", "email")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _KEYS: Mapping[type, str] = {
     Required: "required",
@@ -90,7 +90,7 @@ class ProfiledTable:
 
 def named_like_key(column: str) -> bool:
     """Whether the name is typical of a key."""
-    return column.lower().rpartition("_")[2] in _KEY_ENDS or column.lower().endswith(("id", "uuid"))
+    return column.lower().rpartition("_")[2] in _KEY_SUFFIXES or column.lower().endswith(("id", "uuid"))
 
 
 def propose(columns: Sequence[ColumnProfile], seen: ProfiledTable) -> tuple[Proposal, ...]:

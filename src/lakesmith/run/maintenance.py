@@ -93,10 +93,10 @@ class Maintenance:
         failpoint("table.fenced", self.table.name)
         for folder in self._folders():
             # Counted from when the batch was pinned: this process may have been suspended since.
-            kept = age + max(0.0, time.time() - batch.pinned_at / 1000)
-            if not self.format.count_unused_files(folder, kept):
+            retention = age + max(0.0, time.time() - batch.pinned_at / 1000)
+            if not self.format.count_unused_files(folder, retention):
                 continue
-            self.format.vacuum(self.session(), folder, kept, partial(self._refuse_overtaken, batch))
+            self.format.vacuum(self.session(), folder, retention, partial(self._refuse_overtaken, batch))
             failpoint("files.vacuumed", folder)
         if left:
             self._refuse_overtaken(batch)
@@ -265,10 +265,10 @@ class Maintenance:
     def _removed_files(self, rollback: Rollback, parent: int) -> list[str]:
         """Return the files that the restore removes from the table."""
         own = self.batches.ancestors(parent, self._commits)
-        kept = {file.path for batch in own.values() for file in batch.files}
+        own_files = {file.path for batch in own.values() for file in batch.files}
         before = self.batches.ancestors(rollback.head, self._commits)
-        came = (file.path for number, batch in before.items() if number not in own for file in batch.files)
-        return [path for path in dict.fromkeys(came) if path not in kept]
+        later_files = (file.path for number, batch in before.items() if number not in own for file in batch.files)
+        return [path for path in dict.fromkeys(later_files) if path not in own_files]
 
     def _advanced_positions(self) -> dict[str, Position]:
         """Return the positions of inputs, moved over versions without rows, whose log may be cleaned up any time."""

@@ -162,8 +162,8 @@ def pinned_offsets(
         gaps = "; ".join(f"partition {part} had {until[part]} and ends at {topic.high.get(part, 0)}" for part in lost)
         what = f"records of {source.topic} were lost before they were read: {gaps}"
         raise _lost(table, source, what, [f"{source.topic}/{part}:{until[part]}" for part in lost])
-    ends = {part: min(at, topic.high[part]) for part, at in until.items() if part in since}
-    return {part: (min(since[part], at), at) for part, at in ends.items()}
+    stops = {part: min(at, topic.high[part]) for part, at in until.items() if part in since}
+    return {part: (min(since[part], at), at) for part, at in stops.items()}
 
 
 def fetch_topic(table: Table, source: Kafka, settings: Mapping[str, str]) -> Topic:
@@ -179,17 +179,17 @@ def fetch_topic(table: Table, source: Kafka, settings: Mapping[str, str]) -> Top
         parts = sorted(partition.id for partition in described.partitions)
         committed = settings.get("isolation.level", "read_committed") == "read_committed"
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        ends = []
+        offsets = []
         of: Any = admin.OffsetSpec  # type: ignore[attr-defined]
         for spec in (of.earliest(), of.latest()):
             requested = {TopicPartition(source.topic, part): spec for part in parts}
             answers = cluster.admin.list_offsets(requested, isolation_level=level, request_timeout=_TIMEOUT)
-            ends.append({at.partition: int(cluster.answer(future).offset) for at, future in answers.items()})
+            offsets.append({at.partition: int(cluster.answer(future).offset) for at, future in answers.items()})
     except KafkaException as error:
         raise cluster.problem(error) from error
     id = described.topic_id
     bits = (id.get_most_significant_bits() % 2**64) << 64 | id.get_least_significant_bits() % 2**64 if id else 0
-    return Topic(id=bits, low=ends[0], high=ends[1])
+    return Topic(id=bits, low=offsets[0], high=offsets[1])
 
 
 def client_settings(settings: Mapping[str, str]) -> dict[str, str]:

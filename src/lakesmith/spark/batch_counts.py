@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, Row
 
 
-_ENDS = {
-    "ends": f"collect_list(CASE WHEN {FILE_END} IS NOT NULL THEN struct({FILE_NUMBER} AS number, {FILE_END}.*) END)"
+_CLOSING_ROWS = {
+    "closing": f"collect_list(CASE WHEN {FILE_END} IS NOT NULL THEN struct({FILE_NUMBER} AS number, {FILE_END}.*) END)"
 }
 """Aggregate over the marker rows at the end of files."""
 
@@ -57,7 +57,7 @@ class RowCounter:
         """Return the checked rows; they are counted when Spark evaluates them."""
         self._by_readers = counted_by_readers(self._rules, rows.columns)
         return _observed(
-            rows, self._observation, _ENDS if self._by_readers else _row_metrics(self._rules, rows.columns)
+            rows, self._observation, _CLOSING_ROWS if self._by_readers else _row_metrics(self._rules, rows.columns)
         )
 
     def counts(self) -> Counts:
@@ -132,15 +132,15 @@ def _row_metrics(rules: Rules, columns: Sequence[str], filled: Sequence[str] = (
     metrics = {f"rule_{index}": rules.broken_count(rule) for index, rule in enumerate(rules.rows)}
     metrics |= {"rows_in": f"count_if(NOT {is_file_end(columns)})", "rejected": f"count_if({rules.quarantined()})"}
     if rules.discarded() != "false" or DISCARDED in columns:
-        given_up = f" OR {DISCARDED}" if DISCARDED in columns else ""
-        metrics["discarded"] = f"count_if(({rules.discarded()}{given_up}) AND NOT ({rules.quarantined()}))"
+        or_discarded = f" OR {DISCARDED}" if DISCARDED in columns else ""
+        metrics["discarded"] = f"count_if(({rules.discarded()}{or_discarded}) AND NOT ({rules.quarantined()}))"
     metrics |= {f"filled_{index}": f"count({quoted(name)})" for index, name in enumerate(filled)}
     if ALREADY_INGESTED in columns:
         metrics["already_ingested"] = f"count_if({ALREADY_INGESTED})"
     if RESCUED in columns:
         metrics["rescued"] = f"count({RESCUED})"
     if FILE_END in columns:
-        metrics |= _ENDS
+        metrics |= _CLOSING_ROWS
     return metrics
 
 
@@ -174,7 +174,7 @@ def _counts(rules: Rules, values: Mapping[str, object], filled: Sequence[str] = 
     def number(name: str) -> int:
         return int(str(values.get(name) or 0))
 
-    ends = values.get("ends") or []
+    closing = values.get("closing") or []
     return Counts(
         rows_in=number("rows_in"),
         rejected=number("rejected"),
@@ -183,5 +183,5 @@ def _counts(rules: Rules, values: Mapping[str, object], filled: Sequence[str] = 
         filled={name: number(f"filled_{index}") for index, name in enumerate(filled)},
         already_ingested=number("already_ingested"),
         rescued=number("rescued"),
-        file_reads=tuple(FileRead(**end.asDict()) for end in ends),  # type: ignore[attr-defined]
+        file_reads=tuple(FileRead(**end.asDict()) for end in closing),  # type: ignore[attr-defined]
     )

@@ -65,8 +65,8 @@ class QuarantineReplay:
             return None
         if self.replay.discard:
             return self._discard(rows_in, committed=None)
-        with self._judge() as (judged, good, passed):
-            written = self._commit(judged, good, passed)
+        with self._check_selected() as (checked, good, passed):
+            written = self._commit(checked, good, passed)
             self._take_out(good)
         return self._replayed(rows_in, passed, written)
 
@@ -81,26 +81,26 @@ class QuarantineReplay:
             written = self.format.commit_result(made)
         if self.replay.discard:
             return self._discard(rows_in, committed=written)
-        # Judge the batch as it was judged: against the table before its commit.
+        # Check the batch as before: against the table before its commit.
         if made is None or not is_comparable(self._rules, self.format, self._folder, made.version - 1):
             earlier = replace(self, is_committed=True)
         else:
             before = replace(self.facts, version=made.version - 1) if self.facts and made.version else None
             earlier = replace(self, facts=before)
-        with earlier._judge() as (_, good, passed):
+        with earlier._check_selected() as (_, good, passed):
             earlier._take_out(good)
         # The table has the batch number, so it has all rows that passed, although the commit with the counts is gone.
         return self._replayed(rows_in, passed, written if made else replace(written, inserted=passed))
 
     @contextmanager
-    def _judge(self) -> Iterator[tuple[DataFrame, DataFrame, int]]:
+    def _check_selected(self) -> Iterator[tuple[DataFrame, DataFrame, int]]:
         """Yield the checked rows, the rows that pass, and their number."""
-        judged = self._checked_rows().persist()
+        checked = self._checked_rows().persist()
         try:
-            good = good_rows(judged, self._rules)
-            yield judged, good, good.count()
+            good = good_rows(checked, self._rules)
+            yield checked, good, good.count()
         finally:
-            judged.unpersist()
+            checked.unpersist()
 
     def _discard(self, rows_in: int, *, committed: CommitResult | None) -> BatchResult:
         committed = committed or self._commit_nothing()
@@ -344,8 +344,8 @@ class QuarantineReplay:
             *shown, f"{bad} AS {CORRUPT}", f"CAST(NULL AS string) AS {ERROR_CODE}", *(_ID, _FIXED, _MISFIT)
         )
 
-    def _commit(self, judged: DataFrame, good: DataFrame, passed: int) -> CommitResult:
-        incoming = self._incoming(judged)
+    def _commit(self, checked: DataFrame, good: DataFrame, passed: int) -> CommitResult:
+        incoming = self._incoming(checked)
         if not passed:
             return self._commit_nothing()
         load = self.table.load

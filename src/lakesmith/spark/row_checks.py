@@ -33,11 +33,9 @@ if TYPE_CHECKING:
 
 def check_rows(incoming: IncomingBatch) -> DataFrame:
     """Return the rows with bit masks of the rules that each row failed. Rule flags must have been added before."""
-    passed_over = _passed_over(incoming.rows.columns)
+    skipped = _skipped(incoming.rows.columns)
     failed = [
-        f"CASE WHEN {passed_over} THEN 0L ELSE {bits} END AS {name}"
-        if passed_over != "(false)"
-        else f"{bits} AS {name}"
+        f"CASE WHEN {skipped} THEN 0L ELSE {bits} END AS {name}" if skipped != "(false)" else f"{bits} AS {name}"
         for name, bits in incoming.rules.failed().items()
     ]
     rows = incoming.rows.selectExpr("*", *failed)
@@ -54,7 +52,7 @@ def check_rows(incoming: IncomingBatch) -> DataFrame:
     return rows
 
 
-def _passed_over(columns: Sequence[str]) -> str:
+def _skipped(columns: Sequence[str]) -> str:
     """Return SQL: whether the rules skip the row."""
     closes = is_file_end(columns)
     return f"({closes} OR {ALREADY_INGESTED})" if ALREADY_INGESTED in columns else closes
@@ -81,7 +79,7 @@ def is_good(rules: Rules, columns: Sequence[str]) -> str:
     asides = [
         rules.quarantined(),
         rules.discarded(),
-        _passed_over(columns),
+        _skipped(columns),
         DISCARDED if DISCARDED in columns else "false",
     ]
     return " AND ".join(f"NOT ({aside})" for aside in asides if aside not in ("false", "(false)")) or "true"

@@ -75,12 +75,12 @@ def parse(text: str, tokens: list[Token]) -> exp.Expr:
             )
         )
     if len(trees) > 1:
-        ends = [token.line for token in tokens if token.token_type == TokenType.SEMICOLON]
+        semicolons = [token.line for token in tokens if token.token_type == TokenType.SEMICOLON]
         raise UnparsableSql(
             Fault(
                 code="not-a-select",
                 what=f"there are {len(trees)} statements; a table is built by one SELECT",
-                line=ends[0],
+                line=semicolons[0],
                 hint="declare a table for each, or write one query with WITH",
             )
         )

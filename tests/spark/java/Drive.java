@@ -172,8 +172,8 @@ public final class Drive {
     private static void read(LogStore store, Configuration configuration, Path path) throws IOException {
         try {
             store.read(path, configuration).forEachRemaining(System.out::println);
-        } catch (UncheckedIOException refused) {
-            System.out.println("refused " + refused.getCause().getClass().getName());
+        } catch (UncheckedIOException rejected) {
+            System.out.println("rejected " + rejected.getCause().getClass().getName());
         }
     }
 

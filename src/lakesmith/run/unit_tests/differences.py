@@ -82,9 +82,9 @@ def _matched(expected: Sequence[Cells], found: Sequence[Cells]) -> dict[int, int
                     waiting.append(owner[candidate])
                     continue
                 while wanting != number:
-                    given_up = held[wanting]
+                    released = held[wanting]
                     take(wanting, candidate)
-                    candidate, wanting = given_up, wanted_by[given_up]
+                    candidate, wanting = released, wanted_by[released]
                 take(number, candidate)
                 return True
         return False

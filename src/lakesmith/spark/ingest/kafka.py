@@ -205,10 +205,10 @@ class _Schemas:
 def _records(
     context: IngestContext, source: Kafka, settings: Mapping[str, str], offsets: Mapping[int, tuple[int, int]]
 ) -> DataFrame:
-    new = {partition: ends for partition, ends in offsets.items() if ends[0] < ends[1]}
+    new = {partition: (start, stop) for partition, (start, stop) in offsets.items() if start < stop}
     # Spark cannot read an empty set of partitions, so an empty range of one partition is read.
     read = new or dict(list(offsets.items())[:1])
-    sides = ({str(partition): ends[side] for partition, ends in read.items()} for side in (0, 1))
+    sides = ({str(partition): bounds[side] for partition, bounds in read.items()} for side in (0, 1))
     since, until = (json.dumps({source.topic: side}) for side in sides)
     return (
         context.spark.read.format("kafka")

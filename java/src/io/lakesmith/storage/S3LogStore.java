@@ -71,8 +71,8 @@ public final class S3LogStore extends HadoopFileSystemLogStore {
     /** The id of the write that created the object; empty for other programs, null where there is no object. */
     private static String writer(FileSystem files, Path path, IOException failure) throws IOException {
         try {
-            byte[] told = files.getXAttrs(path).get("header." + WRITE);
-            return told == null ? "" : new String(told, StandardCharsets.UTF_8);
+            byte[] id = files.getXAttrs(path).get("header." + WRITE);
+            return id == null ? "" : new String(id, StandardCharsets.UTF_8);
         } catch (FileNotFoundException absent) {
             return null;
         } catch (IOException unknown) {
