@@ -107,7 +107,7 @@ def test_a_failed_start_restores_the_environment(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("SPARK_HOME", "/elsewhere")
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     inside: dict[str, str] = {}
-    with suppress(ZeroDivisionError), sessions._environment(find_java()):
+    with suppress(ZeroDivisionError), sessions._environment(find_java(), (), sys.executable):
         inside.update(os.environ)
         raise ZeroDivisionError
     assert inside["PYSPARK_PYTHON"] == sys.executable

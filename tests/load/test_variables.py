@@ -154,6 +154,22 @@ def test_a_secret_for_a_command_line_option_is_rejected(reject: Reject, secret: 
     assert secret not in str(error)
 
 
+@pytest.mark.parametrize("key", ["spark.delta.logStore.file.impl", "spark.hadoop.fs.s3a.endpoint", "master"])
+def test_a_setting_that_a_connect_server_ignores_is_rejected(reject: Reject, key: str) -> None:
+    (error,) = reject(
+        {"lakesmith.yml": f"name: shop\nenvironments: {{dev: {{spark: {{remote: 'sc://h', {key}: x}}}}}}\n"}
+    )
+    assert (error.code, str(error.at)) == ("setting-of-server", "lakesmith.yml:2")
+    assert key in error.what
+
+
+def test_master_and_remote_are_settings_of_spark(load: Load) -> None:
+    spark = load(
+        {"lakesmith.yml": "name: shop\nenvironments: {dev: {spark: {master: 'local[2]'}}}\n"}
+    ).environment.spark
+    assert dict(spark) == {"spark.master": "local[2]"}
+
+
 def test_a_secret_that_disappears_is_reported_by_its_name(
     load: Load, secret: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,11 +8,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow
 import pytest
 from tests.servers.maven import free_port, start
 from tests.servers.shared import shared
 
-import lakesmith
 from lakesmith.jvm.jars import jar_paths, spark_home
 from lakesmith.jvm.java import find_java, launch_home
 from lakesmith.jvm.session import session_settings
@@ -60,12 +60,25 @@ def start_connect(folder: Path, **settings: str) -> tuple[ConnectServer, subproc
     environment = {
         "JAVA_HOME": str(launch_home(java)),
         "SPARK_HOME": str(spark_home()),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(Path(lakesmith.__file__).parents[1]),
+        "PYSPARK_PYTHON": str(bare_python(folder)),
     }
     command = [str(spark_home() / "bin" / "spark-submit"), *words]
     process = start(command, lambda: _listens(server.port), folder=folder, environment=environment)
     return server, process
+
+
+def bare_python(folder: Path) -> Path:
+    """A Python with PyArrow, NumPy and no other package, as on a machine of a cluster."""
+    packages = folder / "packages"
+    packages.mkdir()
+    installed = Path(pyarrow.__file__).parents[1]
+    for name in ("pyarrow*", "numpy*"):
+        for found in installed.glob(name):
+            (packages / found.name).symlink_to(found)
+    script = folder / "python"
+    script.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
+    script.chmod(0o755)
+    return script
 
 
 def _listens(port: int) -> bool:

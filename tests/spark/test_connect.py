@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 from tests.run.lakes import ORDERS, Written
-from tests.servers.connect import ConnectServer
+from tests.servers.connect import ConnectServer, start_connect
+from tests.servers.maven import stop
 
 from lakesmith.lake import Lake
 
@@ -47,7 +48,7 @@ GROUP BY c.country
 
 
 def declare(folder: Path, connect: ConnectServer) -> None:
-    environment = {"warehouse": ".lakesmith/warehouse", "spark": {"spark.remote": connect.remote}}
+    environment = {"warehouse": ".lakesmith/warehouse", "spark": {"remote": connect.remote}}
     (folder / "lakesmith.yml").write_text(yaml.safe_dump({"name": "far", "environments": {"dev": environment}}))
 
 
@@ -95,3 +96,16 @@ def test_the_shop_is_what_a_local_spark_makes_of_it(
         )
         rows = [sorted(map(str, shop.rows(f"SELECT {columns} FROM {table}"))) for shop in (near, far)]
         assert rows[0] == rows[1], table
+
+
+@pytest.mark.verify
+def test_a_server_with_another_log_store_is_refused(tmp_path: Path) -> None:
+    server, process = start_connect(tmp_path, **{"spark.delta.logStore.file.impl": "io.delta.storage.HDFSLogStore"})
+    try:
+        declare(tmp_path, server)
+        (tmp_path / "days" / "1").mkdir(parents=True)
+        Written(tmp_path, None).declare({"silver/one.sql": "SELECT 1 AS id\n"})  # type: ignore[arg-type]
+        with pytest.raises(AssertionError, match="the server of Spark Connect commits without Lakesmith's log store"):
+            run_days(tmp_path)
+    finally:
+        stop(process)

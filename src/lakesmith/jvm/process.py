@@ -42,6 +42,17 @@ class JvmDied(InfrastructureError):
     """Spark's JVM, or the Spark in it, has ended."""
 
 
+def spark_errors() -> tuple[type[Exception], ...]:
+    """The classes of Spark's errors. A mere client of Spark Connect has no Py4J."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError:
+        return (PySparkException,)
+    return PySparkException, Py4JError
+
+
 def out_of_memory(message: str, table: str) -> InfrastructureError:
     """The error for a JVM that ran out of memory and still runs."""
     what = f"Spark's JVM ran out of memory: {message}"
@@ -142,7 +153,9 @@ def silence_lost_connections(session: SparkSession) -> None:
 def _gateway() -> Any:
     """PySpark's connection to the JVM, or None."""
     pyspark = sys.modules.get("pyspark")
-    return pyspark.SparkContext._gateway if pyspark is not None else None
+    # The package of a mere client of Spark Connect has no SparkContext.
+    context: Any = getattr(pyspark, "SparkContext", None)
+    return context._gateway if context is not None else None
 
 
 def _is_lost(error: BaseException) -> bool:

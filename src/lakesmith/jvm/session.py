@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
-from urllib.parse import urlsplit
 
 from lakesmith.declare import PRIVATE, Settings
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta.spark_settings import FENCE
 from lakesmith.jvm.class_archive import usable_archive
+from lakesmith.jvm.connect import connect, is_connect
 from lakesmith.jvm.jars import DEFAULT_SETS, jar_paths, spark_home
 from lakesmith.jvm.java import JavaHome, cache_folder, find_java, launch_home
 from lakesmith.jvm.process import death, forget_dead, launch, silence_lost_connections, stop
@@ -115,15 +114,17 @@ def open_session(
         others = {key: value for key, value in settings.items() if key != "spark.remote"}
         address = remote.partition("/;")[0]  # a token may follow
         with _described_as("spark-start", f"Spark Connect at {address} did not answer", "check spark.remote", settings):
-            _check_listening(remote)
-            return SparkSession.builder.remote(remote).appName(name).config(map={**others}).getOrCreate()
+            session = connect(remote, name, others)
+        refuse_foreign(session)
+        return session
 
     java = find_java()
     scratch = own_scratch()
     merged = session_settings(settings, java=java, jars=jar_paths(jar_sets), drivers=drivers, brief=brief)
     merged = with_privacy(merged, scratch.folder, umask)
     hint = "lakesmith doctor --deep"
-    with _described_as("spark-start", "Spark did not start", hint, settings), _environment(java, private):
+    described = _described_as("spark-start", "Spark did not start", hint, settings)
+    with described, _environment(java, private, _workers_python(merged)):
         forget_dead()
         launch({**merged, "spark.app.name": name}, umask=umask, keep_open=scratch.lock)
         session = SparkSession.builder.appName(name).config(map={**merged}).getOrCreate()
@@ -140,16 +141,19 @@ def refuse_foreign(session: SparkSession) -> None:
     for key, value in DELTA.items():
         # The user's entries of a list come after ours.
         if not found[key].startswith(value):
-            what = f"this process runs a Spark that Lakesmith did not start, and its {key} is not {value}"
-            raise InfrastructureError(
-                "foreign-session", what, hint="stop that session first, or start it with that setting"
-            )
+            if is_connect(session):
+                what = f"the server of Spark Connect commits without Lakesmith's log store: its {key} is not {value}"
+                hint = "start the server with that setting, and with the jars that `lakesmith doctor` checks"
+            else:
+                what = f"this process runs a Spark that Lakesmith did not start, and its {key} is not {value}"
+                hint = "stop that session first, or start it with that setting"
+            raise InfrastructureError("foreign-session", what, hint=hint)
 
 
 def isolated(session: SparkSession) -> SparkSession:
     """A session on the same Spark with its own settings and temporary views, for the writes of one table."""
     # Spark Connect can only clone a session; the settings of the clone are still its own.
-    make = "newSession" if hasattr(session, "newSession") else "cloneSession"
+    make = "cloneSession" if is_connect(session) else "newSession"
     own = cast("SparkSession", getattr(session, make)())
     for name in (*_IGNORING_FILES, _REFUSE_OLD_VERSIONS, _SUBSTITUTE_VARIABLES):
         own.conf.set(name, "false")
@@ -213,7 +217,7 @@ def session_settings(
     # Not on the class path: the class archive fits only the class path that it was built with.
     shipped = drivers
     master = settings.get("spark.master", ours["spark.master"])
-    if cores := _local_cores(master):
+    if cores := local_cores(master):
         ours["spark.sql.shuffle.partitions"] = str(cores)
         ours["spark.driver.memory"] = _memory()
         # Only this machine connects to a local Spark; a host name that does not resolve must not stop it.
@@ -259,14 +263,7 @@ def _silence_query_errors() -> None:
         PySparkLogger.getLogger(name).disabled = True
 
 
-def _check_listening(remote: str) -> None:
-    """Fail at once when nothing listens. The client of Spark Connect would retry for minutes."""
-    address = urlsplit(remote)
-    if address.scheme == "sc":
-        socket.create_connection((address.hostname or "localhost", address.port or 15002), timeout=10).close()
-
-
-def _local_cores(master: str) -> int | None:
+def local_cores(master: str) -> int | None:
     """The number of cores of a local master; None for a cluster."""
     found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
     if not found:
@@ -274,6 +271,11 @@ def _local_cores(master: str) -> int | None:
     if found[1] == "*":
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return int(found[1] or 1)
+
+
+def _workers_python(settings: Mapping[str, str]) -> str | None:
+    """The Python of the workers. This process's own only where it certainly exists: on this machine."""
+    return settings.get("spark.pyspark.python") or (sys.executable if local_cores(settings["spark.master"]) else None)
 
 
 def _memory() -> str:
@@ -286,12 +288,13 @@ def _memory() -> str:
 
 
 @contextmanager
-def _environment(java: JavaHome, private: Collection[str] = ()) -> Iterator[None]:
-    """Set the environment variables that Spark's launcher reads, while it starts."""
+def _environment(java: JavaHome, private: Collection[str] = (), workers_python: str | None = None) -> Iterator[None]:
+    """Set the environment variables that Spark's launcher reads, while it starts. Without `workers_python`, workers
+    run the Python of PYSPARK_PYTHON, or `python3`."""
     unset = [name for name in private if not name.startswith(_NEEDED) and name not in _NEEDED_NAMES]
     variables = {
         "JAVA_HOME": str(launch_home(java)),
-        "PYSPARK_PYTHON": sys.executable,
+        **({"PYSPARK_PYTHON": workers_python} if workers_python else {}),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         # Scripts and jars of another Spark do not fit this PySpark.
         "SPARK_HOME": str(spark_home()),
@@ -319,6 +322,8 @@ def _environment(java: JavaHome, private: Collection[str] = ()) -> Iterator[None
 def _described_as(code: str, what: str, hint: str, settings: Settings | None = None) -> Iterator[None]:
     try:
         yield
+    except InfrastructureError:
+        raise
     except Exception as error:
         if died := death(error):
             raise died from error

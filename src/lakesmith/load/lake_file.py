@@ -26,6 +26,26 @@ LAKE_FILE = "lakesmith.yml"
 _WITH_SECRETS = ("storage", "connections")
 _OPTIONS = (".extraJavaOptions", ".defaultJavaOptions")
 """Suffixes of settings that become JVM options."""
+_SHORT_KEYS = {"master": "spark.master", "remote": "spark.remote"}
+"""Where Spark runs, in short."""
+_OF_SERVER = (
+    "spark.delta.logStore.",
+    "spark.driver.",
+    "spark.executor.",
+    "spark.hadoop.",
+    "spark.jars",
+    "spark.local.dir",
+    "spark.master",
+    "spark.plugins",
+    "spark.pyspark.",
+    "spark.redaction.",
+    "spark.sql.catalog.spark_catalog",
+    "spark.sql.extensions",
+    "spark.sql.warehouse.dir",
+    "spark.submit.",
+    "spark.ui.",
+)
+"""Prefixes of settings that Spark reads once, when it starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,11 +186,12 @@ class LakeFile:
                 self._secret(value, block.places.get(key, block.at))
         self.problems.extend(http_problems(block, node))
         self._reject_secrets_in_jvm_options(block)
+        self._reject_settings_of_server(block)
         return Environment(
             name=name,
             warehouse=self._location(block, "warehouse", block.warehouse),
             landing=self._location(block, "landing", block.landing) if block.landing else self.folder,
-            spark=Settings(block.spark),
+            spark=Settings({_SHORT_KEYS.get(key, key): value for key, value in block.spark.items()}),
             storage={url: Settings(settings) for url, settings in block.storage.items()},
             connections={name: Settings(settings) for name, settings in block.connections.items()},
             jobs=block.jobs,
@@ -226,6 +247,22 @@ class LakeFile:
             )
             for key, value in block.spark.items()
             if isinstance(value, Secret) and key.endswith(_OPTIONS)
+        )
+
+    def _reject_settings_of_server(self, block: EnvironmentBlock) -> None:
+        """Reject settings that a server of Spark Connect accepts from a client and ignores."""
+        keys = [_SHORT_KEYS.get(key, key) for key in block.spark]
+        if "spark.remote" not in keys:
+            return
+        self.problems.extend(
+            DeclarationError(
+                "setting-of-server",
+                f"{key} has no effect with spark.remote: only the start of the server can set it",
+                at=block.places.get("spark", block.at),
+                hint="remove it here, and set it where the server of Spark Connect is started",
+            )
+            for key in keys
+            if key.startswith(_OF_SERVER)
         )
 
     def _secret(self, value: str | Secret, at: Place) -> bool:

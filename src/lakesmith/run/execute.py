@@ -53,7 +53,7 @@ class Executor:
         self.run_id = run_id
         self._report = on_event
         self._leases = Leases(warehouse.store, f"run {run_id}")
-        if session is not None and "spark.remote" not in lake.environment.spark:
+        if session is not None:
             # One whose JVM has ended fails the first step that needs it: then the run is recorded.
             with suppress(JvmDied):
                 refuse_foreign(session)

@@ -14,7 +14,7 @@ from lakesmith.errors import DataError, DeclarationError, InfrastructureError, L
 from lakesmith.formats import Delta
 from lakesmith.intake.shapes import spark_type
 from lakesmith.jvm.drivers import driver_class
-from lakesmith.jvm.process import death
+from lakesmith.jvm.process import death, spark_errors
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.content import SourceSlice
 from lakesmith.ports import Slice, TableFacts, TableFolder
@@ -243,15 +243,12 @@ class _Server:
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
         """Translate errors of Spark and the driver into Lakesmith errors without passwords."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
         try:
             yield
         except LakesmithError as error:
             error.table = error.table or str(self.table.name)
             raise
-        except (PySparkException, Py4JError) as error:
+        except spark_errors() as error:
             # Not chained: the driver's message may contain the whole connection.
             raise death(error) or self._error(str(error)) from None
 

@@ -13,6 +13,7 @@ from lakesmith.columns import CHANGE_AUDIT, CHANGE_FEED
 from lakesmith.declare import OtherTable, Table
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.jvm.jars import HINT
+from lakesmith.jvm.process import spark_errors
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import TableFacts
 from lakesmith.sources.tables import VERSION, newest_metadata, open_iceberg
@@ -236,14 +237,12 @@ class _TableReader:
     def translate_errors(self, since: int | str | None, until: int) -> Iterator[None]:
         """Translate errors of Spark and delta-rs that are caused by the state of the other table."""
         from deltalake import exceptions
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
 
         try:
             yield
         except exceptions.DeltaError as error:
             raise self._gap(str(error).partition("\n")[0]) from error
-        except (PySparkException, Py4JError) as error:
+        except spark_errors() as error:
             text = str(error)
             if "DATA_SOURCE_NOT_FOUND" in text:
                 what = "the Spark session has no Iceberg jars"
