@@ -73,6 +73,17 @@ def test_out_of_memory_of_java_and_python_is_distinguished(said: str, code: str)
     assert translate(PySparkException(said), made("gold.sales", "SELECT 1 FROM silver.orders")).code == code
 
 
+def test_the_error_of_a_python_worker_is_shown_without_its_stack() -> None:
+    said = (
+        "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
+        'Traceback (most recent call last):\n  File "worker.py", line 1, in main\n    import x\n'
+        "ModuleNotFoundError: No module named 'fastavro'\n\n\tat org.apache.spark.api.python\n"
+    )
+    error = translate(PySparkException(said), made("gold.sales", "SELECT 1 FROM silver.orders"))
+    assert error.code == "worker-python"
+    assert error.what.endswith("function: ModuleNotFoundError: No module named 'fastavro'")
+
+
 def test_a_path_that_looks_like_a_row_error_is_a_disk_error() -> None:
     error = OSError(errno.ENOSPC, "No space left on device", "/lake/CAST_OVERFLOW.parquet")
     assert translate(error, made("gold.sales", "SELECT 1 FROM silver.orders")).code == "disk-full"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
 import signal
 import subprocess
@@ -19,7 +20,12 @@ from lakesmith.intake.memory import NoMemory, check_memory, is_limited
 from lakesmith.intake.orc_process import COUNT, DEEP, RANGE, receive, send
 from lakesmith.intake.rows import Broken
 
-COMMAND = [sys.executable, "-P", orc_process.__file__]
+_FILE = orc_process.__file__
+COMMAND = [
+    *(sys.executable, "-P"),
+    # On a cluster, this package is a zip file.
+    *([_FILE] if os.path.isfile(_FILE) else ["-c", inspect.getsource(orc_process)]),
+]
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 _MUCH = 64 << 20
 """A process that has returned this many bytes is not reused: it does not release its memory."""

@@ -19,6 +19,7 @@ from lakesmith.jvm.jars import DEFAULT_SETS, jar_paths, spark_home
 from lakesmith.jvm.java import JavaHome, cache_folder, find_java, launch_home
 from lakesmith.jvm.process import death, forget_dead, launch, silence_lost_connections, stop
 from lakesmith.jvm.scratch import clear_own_scratch, own_scratch
+from lakesmith.jvm.worker_package import ship_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,6 +116,7 @@ def open_session(
         address = remote.partition("/;")[0]  # a token may follow
         with _described_as("spark-start", f"Spark Connect at {address} did not answer", "check spark.remote", settings):
             session = connect(remote, name, others)
+            ship_package(session)
         refuse_foreign(session)
         return session
 
@@ -128,6 +130,8 @@ def open_session(
         forget_dead()
         launch({**merged, "spark.app.name": name}, umask=umask, keep_open=scratch.lock)
         session = SparkSession.builder.appName(name).config(map={**merged}).getOrCreate()
+        if not local_cores(merged["spark.master"]):
+            ship_package(session)
     silence_lost_connections(session)
     refuse_foreign(session)
     return session

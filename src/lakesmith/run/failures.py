@@ -37,6 +37,9 @@ _WORKER = re.compile(
     r"Python worker exited unexpectedly|Python worker faulthandler|(?<![A-Za-z])(?:(?:Arrow)?MemoryError|NoMemory)\b"
 )
 """Not java.lang.OutOfMemoryError, which is not raised by a worker."""
+_NOT_IN_WORKER = re.compile(r"^(?:ModuleNotFoundError|ImportError|PySparkImportError): (.*)", re.MULTILINE)
+_OTHER_PYTHON = "PYTHON_VERSION_MISMATCH"
+_TRACEBACK = "Traceback (most recent call last):"
 _CHANGED_FILES = ("FAILED_READ_FILE.FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
 _OF_LOAD = ("key-twice", "snapshot-shrank", "partition-escaped")
 """Errors that are reported at the `load` of a table."""
@@ -143,6 +146,14 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             hint="`dmesg` shows what killed it; give the machine or the container more memory, or ingest less at a "
             "time (max_files, max_bytes), then run again: nothing is lost or duplicated",
         )
+    if is_spark and (_NOT_IN_WORKER.search(text) or _OTHER_PYTHON in text):
+        return InfrastructureError(
+            "worker-python",
+            f"a Python worker cannot run Lakesmith's reader or the table's function: {summary}",
+            table=name,
+            hint="install the package for the workers' Python, or set spark.pyspark.python to another one; "
+            "`lakesmith doctor --deep` shows the workers",
+        )
     if not isinstance(table.origin, Source) and (failure := _source_history_lost(text, name)):
         return failure
     if corrupt := _CORRUPT.search(text):
@@ -203,5 +214,15 @@ def _source_history_lost(text: str, name: str) -> DataError | None:
 
 def first_lines(text: str) -> str:
     """Return the message of an external error, without its stack and its colours."""
+    if _TRACEBACK in text:
+        text = _message_of_worker(text)
     lines = [line.strip() for line in uncoloured(text).splitlines() if line.strip() and "\tat " not in line]
     return " ".join(lines[:2])[:400]
+
+
+def _message_of_worker(text: str) -> str:
+    """Return the message of a Python worker's error, which follows the frames of its stack."""
+    *_, last = uncoloured(text).split(_TRACEBACK)
+    lines = last.splitlines()[1:]
+    message = next((number for number, line in enumerate(lines) if line.strip() and not line.startswith(" ")), None)
+    return text.replace(_TRACEBACK, "") if message is None else "\n".join(lines[message:])
