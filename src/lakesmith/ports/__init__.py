@@ -27,6 +27,7 @@ from lakesmith.ports.queries import (
     ViewColumn,
 )
 from lakesmith.ports.stores import (
+    DiskStore,
     EngineAccess,
     EngineName,
     FileFact,
@@ -48,6 +49,7 @@ __all__ = [
     "CommitFact",
     "CommitResult",
     "DataFile",
+    "DiskStore",
     "EngineAccess",
     "EngineName",
     "FileFact",

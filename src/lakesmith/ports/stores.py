@@ -7,10 +7,11 @@ trusts modification times.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
     import pyarrow.fs
@@ -159,6 +160,37 @@ class Store(Protocol):
         """Test put-if-absent in the store; return what is wrong with it, or None."""
 
 
+class DiskStore(Store, Protocol):
+    """A store with `StoreCapability.CHECKSUM_FILES`: a local disk. A disk syncs nothing by itself, and returns flipped
+    bits without an error."""
+
+    def put_checked(self, key: str, data: bytes, files: Mapping[str, int | None], linked: Callable[[], None]) -> bool:
+        """`put_if_absent` of a file with a checksum file, after `confirm` of others: a slow disk syncs many files as
+        fast as one. `linked` is called when the file has its name."""
+
+    def is_corrupt(self, key: str, data: bytes | None = None) -> bool:
+        """Whether a file, or its content where given, does not match its checksum file. A missing checksum file proves
+        nothing. Raises OSError."""
+
+    def drop_stale_checksums(self, keys: Iterable[str]) -> None:
+        """Before files are created: remove the checksum files of deleted files of the same names."""
+
+    def write_checksums(self, folder: str, names: re.Pattern[str]) -> None:
+        """Write the missing checksum files of the newest files of a folder, and remove leftovers of killed writers."""
+
+    def make_folder(self, key: str) -> None:
+        """Create a folder and its parents, with the permissions of the warehouse."""
+
+    def sync_folder(self, key: str) -> None:
+        """Sync the names in a folder, if it exists."""
+
+    def folder_changed(self, key: str) -> int | None:
+        """Nanoseconds since 1970 of the last new or removed name in a folder; None where there is no folder."""
+
+    def scratch(self, keys: Iterable[str]) -> AbstractContextManager[Store]:
+        """A temporary store with links to these files, for programs that do not sync what they write."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableFolder:
     """The folder of a table in a store. Names are relative to the folder."""
@@ -174,6 +206,11 @@ class TableFolder:
 
     def __str__(self) -> str:
         return self.url
+
+    @property
+    def disk(self) -> DiskStore | None:
+        """The store, where it is a local disk."""
+        return cast("DiskStore", self.store) if StoreCapability.CHECKSUM_FILES in self.store.capabilities else None
 
     def key(self, name: str) -> str:
         """The key of a file."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 import fcntl
 import filecmp
 import os
+import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -18,6 +20,13 @@ from typing import TYPE_CHECKING, BinaryIO
 from lakesmith.disk import create, disk_failure, make_folders, sync, sync_all
 from lakesmith.errors import InfrastructureError
 from lakesmith.ports import EngineAccess, EngineName, FileFact, ObjectFact, StoreCapability
+from lakesmith.store.checksum_files import (
+    checksum_path,
+    checksums_of,
+    drop_stale_checksums,
+    is_corrupt,
+    write_checksums,
+)
 from lakesmith.store.confined import open_file, resolve
 from lakesmith.store.errors import archive_conflict, file_gone, file_rewritten, probe_put_if_absent, unconfirmed
 from lakesmith.store.globs import Glob
@@ -39,36 +48,42 @@ class LocalStore:
 
     def __init__(self, root: str | Path, *, links_within: str | None = None) -> None:
         self._root = Path(root)
+        self._url = str(self._root)
         self._links_within = links_within
 
     @property
     def url(self) -> str:
-        return str(self._root)
+        return self._url
 
     @property
     def capabilities(self) -> frozenset[StoreCapability]:
         return _CAPABILITIES
 
     def location(self, key: str) -> str:
-        return os.path.join(self._root, key)
+        return os.path.join(self._url, key)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectFact]:
-        folder = prefix[: prefix.rfind("/") + 1]
-        return iter(sorted(self._below(folder, prefix, after)))
+        return self._below(prefix[: prefix.rfind("/") + 1], prefix, after or "")
 
-    def _below(self, folder: str, prefix: str, after: str | None) -> Iterator[ObjectFact]:
+    def _below(self, folder: str, prefix: str, after: str) -> Iterator[ObjectFact]:
         try:
-            entries = list(os.scandir(self.location(folder)))
+            # A folder sorts as its files do: with a slash after its name.
+            entries = sorted(
+                (f"{folder}{entry.name}/" if entry.is_dir(follow_symlinks=False) else folder + entry.name, entry)
+                for entry in os.scandir(self.location(folder))
+            )
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
             raise read_error(self.location(folder), error) from error
-        for entry in entries:
-            key = folder + entry.name
-            if entry.is_dir(follow_symlinks=False):
-                if f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/"):
-                    yield from self._below(f"{key}/", prefix, after)
-            elif key.startswith(prefix) and (after is None or key > after) and not is_temporary(entry.name):
+        for key, entry in entries:
+            if not key.startswith(prefix):
+                continue
+            if key[-1] == "/":
+                # "0" follows "/": all keys in the folder sort before this one.
+                if f"{key[:-1]}0" > after:
+                    yield from self._below(key, prefix, after)
+            elif key > after and not is_temporary(entry.name):
                 with suppress(FileNotFoundError):  # deleted since the folder was read
                     yield _fact(key, entry.stat())
 
@@ -165,6 +180,14 @@ class LocalStore:
         return True
 
     def confirm(self, files: Mapping[str, int | None]) -> None:
+        paths = self._confirmed(files)
+        try:
+            sync_all(paths)
+        except OSError as error:
+            raise write_error(self._root, error) from error
+
+    def _confirmed(self, files: Mapping[str, int | None]) -> Sequence[str]:
+        """The paths to sync: those of the files, which exist with these sizes, and of their folders up to the root."""
         paths = set()
         for key, size in files.items():
             found = self.stat(key)
@@ -172,13 +195,65 @@ class LocalStore:
                 raise unconfirmed(self.location(key), size, found)
             path = self.location(key)
             paths.add(path)
-            while len(path) > len(str(self._root)):
+            while len(path) > len(self._url):
                 path = os.path.dirname(path)
                 paths.add(path)
+        return sorted(paths)
+
+    def put_checked(self, key: str, data: bytes, files: Mapping[str, int | None], linked: Callable[[], None]) -> bool:
+        target = self._root / key
+        temporary, checksums = (target.with_name(temporary_name(target.name)) for _ in range(2))
         try:
-            sync_all(sorted(paths))
+            for path, content in ((temporary, data), (checksums, checksums_of(data))):
+                with os.fdopen(_create(path), "wb") as file:
+                    file.write(content)
+            # All at once: a slow disk syncs many files as fast as one.
+            sync_all([str(temporary), str(checksums), *self._confirmed(files)])
+            if not _link(temporary, target):
+                return False
+            linked()
+            with suppress(OSError):  # the file has its name; the next writer writes missing checksums
+                os.replace(checksums, checksum_path(target))
+            sync(target.parent)
         except OSError as error:
-            raise write_error(self._root, error) from error
+            raise write_error(target, error) from error
+        finally:
+            for path in (temporary, checksums):  # the outcome is decided, and nobody reads leftovers
+                _discard(path)
+        return True
+
+    def is_corrupt(self, key: str, data: bytes | None = None) -> bool:
+        return is_corrupt(self.location(key), data)
+
+    def drop_stale_checksums(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            drop_stale_checksums(self.location(key))
+
+    def write_checksums(self, folder: str, names: re.Pattern[str]) -> None:
+        write_checksums(self.location(folder), names)
+
+    def make_folder(self, key: str) -> None:
+        make_folders(self.location(key))
+
+    def sync_folder(self, key: str) -> None:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            sync(self.location(key))
+
+    def folder_changed(self, key: str) -> int | None:
+        try:
+            found = os.stat(self.location(key))
+        except OSError:
+            return None
+        return found.st_mtime_ns if stat.S_ISDIR(found.st_mode) else None
+
+    @contextmanager
+    def scratch(self, keys: Iterable[str]) -> Iterator[LocalStore]:
+        with tempfile.TemporaryDirectory(prefix="lakesmith-scratch-") as folder:
+            for key in keys:
+                link = Path(folder, key)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(os.path.abspath(self.location(key)))
+            yield LocalStore(folder)
 
     def move(self, path: str, to: str) -> None:
         source, target = self.location(path), self.location(to)
@@ -252,17 +327,8 @@ class LocalStore:
         """Write a complete file under a name; False where the name exists."""
         temporary = self._write_beside(target, chunks)
         try:
-            os.link(temporary, target)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            if failure := disk_failure(str(error), f"cannot write {target}"):
-                raise failure from error
-            raise InfrastructureError(
-                "no-put-if-absent",
-                f"{target.parent} cannot make hard links ({error.strerror}), so a commit there could be lost",
-                hint="use a warehouse on a local disk with hard links (ext4, xfs, apfs, …)",
-            ) from error
+            if not _link(temporary, target):
+                return False
         finally:
             _discard(Path(temporary))
         try:
@@ -327,6 +393,23 @@ def write_error(target: Path, error: OSError) -> InfrastructureError:
         f"cannot write {target}: {error.strerror}",
         hint="check that the folder exists, has free space, and is writable for this user",
     )
+
+
+def _link(temporary: str | Path, target: Path) -> bool:
+    """Give a file its name, or return False because the name exists: of two writers exactly one wins."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if failure := disk_failure(str(error), f"cannot write {target}"):
+            raise failure from error
+        raise InfrastructureError(
+            "no-put-if-absent",
+            f"{target.parent} cannot make hard links ({error.strerror}), so a commit there could be lost",
+            hint="use a warehouse on a local disk with hard links (ext4, xfs, apfs, …)",
+        ) from error
+    return True
 
 
 def _discard(path: Path) -> None:
