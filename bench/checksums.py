@@ -16,12 +16,14 @@ from statistics import median
 from deltalake import DeltaTable
 
 from bench.measure import busy, show, spread
-from lakesmith.disk import sync, write_synced
-from lakesmith.formats.delta.actions import commit_actions
+from lakesmith.disk import sync, write_new
 from lakesmith.formats.delta.add_files import add_files
-from lakesmith.formats.delta.checksums import checksum_path, checksums_of, write_checksums
+from lakesmith.formats.delta.checksums import write_checksums
+from lakesmith.formats.delta.log_files import commit_name
 from lakesmith.formats.delta.snapshot import open_snapshot
 from lakesmith.ports import Write
+from lakesmith.store import folder_at
+from lakesmith.store.checksum_files import checksum_path, checksums_of
 
 COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
 FILES = 100_000
@@ -49,11 +51,15 @@ def main(words: list[str] | None = None) -> None:
 
 
 def _opening(what: str, location: str, times: int) -> list[str]:
-    return _compared(what, lambda: DeltaTable(location), lambda: open_snapshot(location), times)
+    return _compared(what, lambda: DeltaTable(location), lambda: open_snapshot(folder_at(location)), times)
 
 
 def _committing(folder: str, times: int) -> list[str]:
     content = (json.dumps(_action(1)) + "\n").encode() * 10
+
+    def write_synced(path: str, data: bytes) -> None:
+        write_new(path, data)
+        sync(path)
 
     def bare() -> str:
         name = f"{folder}/{uuid.uuid4()}"
@@ -83,27 +89,26 @@ def _compared(what: str, without: Callable[[], object], with_checksum: Callable[
 
 
 def _small(location: str, commits: int) -> str:
-    add_files(location, (), COLUMNS, _write(1), None)
-    for version in range(commits):
-        commit_actions(location, version, _write(version + 2), ("WRITE", {}), {}, [_action(version)])
-    for file in Path(location, "_delta_log").glob("*checkpoint*"):
-        file.unlink()
-    write_checksums(location)
+    _make(location, [[_action(version)] for version in range(commits)])
     return location
 
 
 def _large(location: str) -> str:
-    add_files(location, (), COLUMNS, _write(1), None)
-    commit_actions(location, 0, _write(2), ("WRITE", {}), {}, [_action(number) for number in range(FILES)])
+    _make(location, [[_action(number) for number in range(FILES)]])
     DeltaTable(location).create_checkpoint()
-    write_checksums(location)
+    write_checksums(folder_at(location))
     [checkpoint] = Path(location, "_delta_log").glob("*.checkpoint.parquet")
     print(f"the checkpoint has {checkpoint.stat().st_size / 1e6:.1f} MB")
     return location
 
 
-def _write(sequence: int) -> Write:
-    return Write(flow="bench", sequence=sequence, note=f"batch {sequence}")
+def _make(location: str, commits: list[list[dict[str, object]]]) -> None:
+    """Make a log that names files which do not exist: no commit of Lakesmith would."""
+    folder = folder_at(location)
+    add_files(folder, (), COLUMNS, Write(flow="bench", sequence=1, note="batch 1"), None)
+    for version, actions in enumerate(commits, 1):
+        folder.put_if_absent(commit_name(version), "".join(json.dumps(line) + "\n" for line in actions).encode())
+    write_checksums(folder)
 
 
 def _action(number: int) -> dict[str, object]:

@@ -169,7 +169,7 @@ def test_rows_outside_the_bounds_of_a_batch_are_not_read(spark: SparkSession, tm
     format.merge(upsert(frame(spark, [(120, 2, "y", False)])), folder_at(place), write(3))
     join = [json.loads(line) for line in (Path(place) / "_delta_log" / f"{3:020}.json").read_text().splitlines()]
     vector = next(a["add"]["deletionVector"] for a in join if a.get("add", {}).get("deletionVector"))
-    assert (len(read_vector(place, vector)), vector["cardinality"]) == (1, 1)
+    assert (len(read_vector(folder_at(place), vector)), vector["cardinality"]) == (1, 1)
 
 
 def test_bounds_of_files_contain_every_value(spark: SparkSession, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_one_of_two_writers_of_a_version_wins(spark: SparkSession, tmp_path: Pat
     format.merge(upsert(frame(spark, [(3, 1, "x", False)])), folder_at(place), write(3))
     late = upsert(frame(spark, [(4, 1, "x", False)]))
     with pytest.raises(InfrastructureError) as caught:
-        dv_merge.merge_by_vectors(*dv_merge.pin_rows(late, table), table, place, write(4))
+        dv_merge.merge_by_vectors(*dv_merge.pin_rows(late, table), table, folder_at(place), write(4))
     assert caught.value.code == "commit-conflict"
     twin = Write(flow=FLOW, sequence=3, note="a twin", deletion_vectors=True)
     with pytest.raises(InfrastructureError) as again:
@@ -229,10 +229,10 @@ def test_a_table_that_needs_a_newer_writer_falls_back_to_merge(
     format.append(
         frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), folder_at(plain), replace(write(1), properties=feature)
     )
-    assert dv_merge.can_merge_by_vectors(DeltaTable(plain), batch, plain)
+    assert dv_merge.can_merge_by_vectors(DeltaTable(plain), batch, folder_at(plain))
     for number, change in enumerate(UNSUPPORTED_CHANGES):
         place = str(tmp_path / str(number))
         shutil.copytree(plain, place)
         spark.sql(change.format(place)).collect()
-        assert not dv_merge.can_merge_by_vectors(DeltaTable(place), batch, place), change
+        assert not dv_merge.can_merge_by_vectors(DeltaTable(place), batch, folder_at(place)), change
     assert format.merge(upsert(batch), folder_at(place), write(2)).updated == 1

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats import Delta
 from lakesmith.formats.delta import actions, partition_overwrite
-from lakesmith.ports import ReplaceWhere, Write
+from lakesmith.ports import ReplaceWhere, TableFolder, Write
 from lakesmith.store import folder_at
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ def test_one_of_two_writers_of_a_version_wins(
     place = made(spark, tmp_path, [(1, 1), (2, 2)])
     commit: Callable[..., None] = actions.commit_actions
 
-    def after_another(location: str, version: int, *rest: object) -> None:
+    def after_another(folder: TableFolder, version: int, *rest: object) -> None:
         spark.sql(f"DELETE FROM delta.`{place}` WHERE p = 2").collect()
-        commit(location, version, *rest)
+        commit(folder, version, *rest)
 
     monkeypatch.setattr(partition_overwrite, "commit_actions", after_another)
     with pytest.raises(InfrastructureError) as found:
@@ -146,27 +146,29 @@ UNSUPPORTED_CHANGES = (
 def test_a_table_that_needs_a_newer_writer_falls_back_to_delta(spark: SparkSession, tmp_path: Path) -> None:
     batch, part = frame(spark, "int", [(1, 9)]), ReplaceWhere("p = 1", ("1",))
     plain = made(spark, tmp_path, [(1, 1), (2, 2)])
-    assert partition_overwrite.can_replace_partitions(part, batch, DeltaTable(plain), plain, write(2))
+    assert partition_overwrite.can_replace_partitions(part, batch, DeltaTable(plain), folder_at(plain), write(2))
     assert not partition_overwrite.can_replace_partitions(
-        ReplaceWhere("p = 1"), batch, DeltaTable(plain), plain, write(2)
+        ReplaceWhere("p = 1"), batch, DeltaTable(plain), folder_at(plain), write(2)
     )
     for number, change in enumerate(UNSUPPORTED_CHANGES):
         place = str(tmp_path / str(number))
         shutil.copytree(plain, place)
         spark.sql(change.format(place)).collect()
-        assert not partition_overwrite.can_replace_partitions(part, batch, DeltaTable(place), place, write(2)), change
+        assert not partition_overwrite.can_replace_partitions(
+            part, batch, DeltaTable(place), folder_at(place), write(2)
+        ), change
     assert Delta().overwrite(batch, folder_at(place), write(2), part).inserted == 1
     assert writer(place) != "Lakesmith"
     assert by_delta(spark, place) == ["Row(p=1, v=9)", "Row(p=2, v=2)"]
     of_decimals = made(spark, tmp_path / "other", [(1.5, 1)], "double")
     of_doubles = frame(spark, "double", [])
     assert not partition_overwrite.can_replace_partitions(
-        part, of_doubles, DeltaTable(of_decimals), of_decimals, write(2)
+        part, of_doubles, DeltaTable(of_decimals), folder_at(of_decimals), write(2)
     )
     by_another = replace(write(2), partition_by=("v",))
-    assert not partition_overwrite.can_replace_partitions(part, batch, DeltaTable(plain), plain, by_another)
+    assert not partition_overwrite.can_replace_partitions(part, batch, DeltaTable(plain), folder_at(plain), by_another)
     letters = ReplaceWhere("p IN ('a', 'A')", ("a", "A"))  # one folder on some disks
     texts = made(spark, tmp_path / "texts", [("a", 1), ("A", 2)], "string")
     assert not partition_overwrite.can_replace_partitions(
-        letters, frame(spark, "string", []), DeltaTable(texts), texts, write(2)
+        letters, frame(spark, "string", []), DeltaTable(texts), folder_at(texts), write(2)
     )

@@ -279,14 +279,14 @@ def test_column_names_are_quoted_wherever_they_are_used(format: TableFormat, spa
 
 
 def test_cached_facts_are_correct_and_refreshed_after_a_commit(spark: SparkSession, place: str, tmp_path: Path) -> None:
-    file = tmp_path / "facts.json"
-    Delta().append(rows(spark, (1, "a")), folder_at(place), write(1))
+    file, folder = tmp_path / "facts.json", folder_at(place)
+    Delta().append(rows(spark, (1, "a")), folder, write(1))
     first = FactsCache(file)
-    facts = Delta(first).facts(folder_at(place), FLOW)
+    facts = Delta(first).facts(folder, FLOW)
     first.save()
-    assert FactsCache(file).get(folder_at(place), FLOW) == facts
-    Delta().append(rows(spark, (2, "b")), folder_at(place), write(2))
-    assert FactsCache(file).get(folder_at(place), FLOW) is None
+    assert FactsCache(file).get(folder, FLOW) == facts
+    Delta().append(rows(spark, (2, "b")), folder, write(2))
+    assert FactsCache(file).get(folder, FLOW) is None
 
 
 def test_rows_in_deletion_vectors_are_not_read(format: TableFormat, spark: SparkSession, place: str) -> None:

@@ -15,6 +15,7 @@ from lakesmith.ledger.batches import flow
 from lakesmith.ledger.lease import Leases
 
 if TYPE_CHECKING:
+    from lakesmith.ports import TableFolder
     from lakesmith.spark.write import BatchWriter
 
 
@@ -31,10 +32,10 @@ def _no_fence() -> None:
 
     original: Any = vars(staged)["add_files"]
 
-    def add_files(location: str, files: Any, columns: str, write: Any, table_id: str | None) -> bool:
-        seen = DeltaTable(location).transaction_version(write.flow) or 0 if table_id else 0
+    def add_files(folder: TableFolder, files: Any, columns: str, write: Any, table_id: str | None) -> bool:
+        seen = DeltaTable(folder.url).transaction_version(write.flow) or 0 if table_id else 0
         fenced: bool = original(
-            location, files, columns, replace(write, sequence=max(seen + 1, write.sequence)), table_id
+            folder, files, columns, replace(write, sequence=max(seen + 1, write.sequence)), table_id
         )
         return fenced
 

@@ -16,6 +16,7 @@ from tests.run.lakes import Cut, Written, cut_at, watched
 from lakesmith.formats.delta import checksums, commit_results
 from lakesmith.jvm.session import isolated
 from lakesmith.plan.steps import QuarantineFilter
+from lakesmith.ports import TableFolder
 from lakesmith.reports import RunReport, Version
 
 if TYPE_CHECKING:
@@ -93,10 +94,10 @@ def others_commit_before_read_back(count: int) -> Iterator[list[str]]:
     """After each commit of a run, let others make this many commits to the table before the run reads it back."""
     seen: list[str] = []
 
-    def beside(location: str) -> None:
-        seen.append(location)
-        commits_by_others(Path(location), count)
-        checksums.write_checksums(location)
+    def beside(folder: TableFolder) -> None:
+        seen.append(folder.url)
+        commits_by_others(Path(folder.url), count)
+        checksums.write_checksums(folder)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(commit_results, "write_checksums", beside)

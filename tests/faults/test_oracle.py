@@ -25,6 +25,7 @@ from tests.faults.delta_files import read_table
 from tests.faults.oracle import Claims, verdict
 
 from lakesmith.formats.delta.deletion_vectors import read_vector
+from lakesmith.store import folder_at
 
 WAREHOUSE = Path(".lakesmith") / "warehouse"
 MAGIC = 1681511377
@@ -240,7 +241,7 @@ def _mark_one_less(lake: Path) -> None:
 def _mark_inline(lake: Path, change: Callable[[BitMap64, int], BitMap64]) -> None:
     """Store a deletion vector in the log."""
     folder, add = _folder(lake, "silver/events"), _with_vector(lake)
-    rows = change(read_vector(str(folder), add["deletionVector"]), json.loads(add["stats"])["numRecords"])
+    rows = change(read_vector(folder_at(str(folder)), add["deletionVector"]), json.loads(add["stats"])["numRecords"])
     data = struct.pack("<i", MAGIC) + rows.serialize()
     encoded = base64.b85encode(data + bytes(-len(data) % 4)).translate(TO_Z85).decode()
     vector = {"storageType": "i", "pathOrInlineDv": encoded, "sizeInBytes": len(data), "cardinality": len(rows)}

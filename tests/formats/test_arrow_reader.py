@@ -12,6 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from lakesmith.formats.delta.arrow_reader import read_arrow
+from lakesmith.store import folder_at
 
 ODD = ("a b", "a%20b", "é?#:", "x/y", "d=d", "100%", '"q"', "a+b", "*", "{a}")
 
@@ -19,7 +20,7 @@ ODD = ("a b", "a%20b", "é?#:", "x/y", "d=d", "100%", '"q"', "a+b", "*", "{a}")
 def test_partitions_with_odd_values_are_read(tmp_path: Path) -> None:
     location = str(tmp_path / "a table")
     write_deltalake(location, pa.table({"kind": ODD, "id": range(len(ODD))}), partition_by=["kind"])
-    rows = read_arrow(location, 0)
+    rows = read_arrow(folder_at(location), 0)
     assert isinstance(rows, pa.dataset.Dataset)
     assert dict(zip(*rows.to_table().select(["kind", "id"]).to_pydict().values(), strict=True)) == {
         kind: number for number, kind in enumerate(ODD)
@@ -29,7 +30,7 @@ def test_partitions_with_odd_values_are_read(tmp_path: Path) -> None:
 def test_files_are_read_without_python(tmp_path: Path) -> None:
     location = str(tmp_path / "t")
     write_deltalake(location, pa.table({"id": range(10)}))
-    rows = read_arrow(location, 0)
+    rows = read_arrow(folder_at(location), 0)
     assert isinstance(rows, pa.dataset.Dataset)
     # A file system in Python needs Python's lock, which Arrow may hold while it waits for its own threads.
     assert not isinstance(rows.filesystem, pa.fs.PyFileSystem)
@@ -43,7 +44,7 @@ def test_parallel_queries_complete(tmp_path: Path) -> None:
     def query() -> None:
         for _ in range(5):
             with duckdb.connect() as connection:
-                connection.register("rows", read_arrow(location, 0))
+                connection.register("rows", read_arrow(folder_at(location), 0))
                 sums.append(connection.execute("SELECT sum(id) FROM rows").fetchone())
 
     threads = [threading.Thread(target=query, daemon=True) for _ in range(4)]
@@ -70,7 +71,7 @@ FAR = {
 def test_years_outside_python_s_range_are_read(tmp_path: Path, times: pa.Array, partitions: list[str] | None) -> None:
     location = str(tmp_path / "a table")
     write_deltalake(location, pa.table({"time": times, "id": range(4)}), partition_by=partitions)
-    rows = read_arrow(location, 0)
+    rows = read_arrow(folder_at(location), 0)
     assert isinstance(rows, pa.dataset.Dataset)
     assert rows.to_table().sort_by("id")["time"].combine_chunks().equals(times)
     with duckdb.connect() as connection:
@@ -95,7 +96,7 @@ def test_a_flipped_bit_is_found_in_a_table_with_years_outside_python_s_range(tmp
     at = data.index((3_789_545).to_bytes(4, "little"))
     data[at] ^= 1
     file.write_bytes(data)
-    rows = read_arrow(str(tmp_path), 0)
+    rows = read_arrow(folder_at(str(tmp_path)), 0)
     assert isinstance(rows, pa.dataset.Dataset)
     with pytest.raises(OSError, match="checksum"):
         rows.to_table()

@@ -51,8 +51,8 @@ def table(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("others", [0, 19, 25, 130])
 def test_a_commit_is_found_below_any_number_of_others(table: Path, others: int) -> None:
     commits_by_others(table, others)
-    assert batch_result(str(table), write(3)).version == 2
-    assert batch_result(str(table), write(1)).version == 0
+    assert batch_result(folder_at(str(table)), write(3)).version == 2
+    assert batch_result(folder_at(str(table)), write(1)).version == 0
     assert Delta().rows_added_by(folder_at(str(table)), 2, "name") == {"row 3": 1}
 
 
@@ -65,7 +65,7 @@ def test_a_cleaned_up_commit_is_not_confused_with_another(table: Path) -> None:
     cleaned_by_others(table)
     assert Delta().rows_added_by(folder_at(str(table)), 2, "name") is None
     with pytest.raises(InfrastructureError, match="another run committed batch 3 of"):
-        batch_result(str(table), write(3))
+        batch_result(folder_at(str(table)), write(3))
     facts = Delta().facts(folder_at(str(table)), FLOW)
     assert facts is not None
     assert (facts.sequence, facts.oldest, facts.rows) == (3, 3, 3)
@@ -75,7 +75,7 @@ def test_a_checkpoint_that_others_make_again_is_read_once_its_checksum_file_is_r
     import pyarrow.parquet as pq
 
     DeltaTable(str(table)).create_checkpoint()
-    write_checksums(str(table))
+    write_checksums(folder_at(str(table)))
     [checkpoint] = (table / "_delta_log").glob("*.checkpoint.parquet")
     pq.write_table(pq.read_table(checkpoint), checkpoint, compression="zstd")
     with pytest.raises(InfrastructureError) as caught:
@@ -87,7 +87,7 @@ def test_a_checkpoint_that_others_make_again_is_read_once_its_checksum_file_is_r
     assert facts is not None
     assert (facts.rows, facts.sequence) == (3, 3)
     add(table, 4)
-    assert batch_result(str(table), write(4)).version == 3
+    assert batch_result(folder_at(str(table)), write(4)).version == 3
 
 
 def test_commits_are_read_only_as_far_back_as_requested(table: Path) -> None:

@@ -152,9 +152,14 @@ def _dangling_link(path: Path) -> None:
     path.symlink_to("nowhere")
 
 
+def _folder(path: Path) -> None:
+    path.mkdir()
+    pq.write_table(rows("a"), path / "part.parquet")
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("folder", [".", "year=2023"])
-@pytest.mark.parametrize("make", [os.mkfifo, _loop, _dangling_link, os.mkdir])
+@pytest.mark.parametrize("make", [os.mkfifo, _loop, _dangling_link, _folder])
 def test_an_entry_that_is_not_a_file_is_rejected_by_name(
     written: Written, other: Path, make: Callable[[Path], None], folder: str
 ) -> None:

@@ -22,6 +22,7 @@ from lakesmith.formats.delta.add_files import add_files
 from lakesmith.formats.delta.checksums import write_checksums
 from lakesmith.formats.delta.commit import VersionTaken
 from lakesmith.ports import DataFile, Write
+from lakesmith.store import folder_at
 
 COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
 _OTHER, _SELF, _ROUND = 0, 64, ">i"
@@ -30,8 +31,8 @@ _OTHER, _SELF, _ROUND = 0, 64, ">i"
 
 def make(location: Path) -> None:
     """Create a table without rows; its version 0 belongs to neither writer."""
-    add_files(str(location), (), COLUMNS, Write(flow="made", sequence=1, note="made"), None)
-    write_checksums(str(location))
+    add_files(folder_at(str(location)), (), COLUMNS, Write(flow="made", sequence=1, note="made"), None)
+    write_checksums(folder_at(str(location)))
 
 
 def _link(location: str) -> Callable[[Write], None]:
@@ -39,7 +40,7 @@ def _link(location: str) -> Callable[[Write], None]:
 
     def commit(write: Write) -> None:
         version = max(int(file.stem) for file in Path(location, "_delta_log").glob("*.json"))
-        commit_actions(location, version, write, ("WRITE", {}), {}, [])
+        commit_actions(folder_at(location), version, write, ("WRITE", {}), {}, [])
 
     return commit
 
@@ -61,8 +62,8 @@ def _add(location: str) -> Callable[[Write], None]:
     def commit(write: Write) -> None:
         Path(location, f"{write.sequence}.parquet").write_bytes(b"x")
         file = DataFile(f"{write.sequence}.parquet", 1, 1)
-        assert add_files(location, [file], COLUMNS, write, table_id), "it was skipped as already committed"
-        write_checksums(location)
+        assert add_files(folder_at(location), [file], COLUMNS, write, table_id), "it was skipped as already committed"
+        write_checksums(folder_at(location))
 
     return commit
 

@@ -17,10 +17,10 @@ import pytest
 from tests.servers.fetch import strace
 from tests.spark import second_writer
 
-from lakesmith.formats.delta.checksums import checksum_path, checksums_of
 from lakesmith.jvm.jars import LOG_STORE, digest, spark_jars
 from lakesmith.jvm.java import find_java
 from lakesmith.jvm.session import LOG_STORE_CLASS
+from lakesmith.store.checksum_files import checksum_path, checksums_of
 
 pytestmark = pytest.mark.spark
 

@@ -123,14 +123,14 @@ class Ledger:
         )
         folder = self._warehouse.system(name)
         try:
-            append_arrow(folder.url, rows)
+            append_arrow(folder, rows)
         except InfrastructureError as failed:
             raise _write_error(failed.what, failed.hint) from failed
         except (exceptions.DeltaError, OSError) as error:
             failure = disk_failure(str(error), f"cannot write system.{name}")
             text = str(error).splitlines()[0]
             raise (_write_error(failure.what, failure.hint) if failure else _write_error(text)) from error
-        write_checksums(folder.url)
+        write_checksums(folder)
         failpoint("ledger.appended", f"system.{name}")
 
     def _read(
@@ -144,7 +144,7 @@ class Ledger:
         limit: int | None = None,
     ) -> tuple[Record, ...]:
         try:
-            table = open_snapshot_if_any(self._warehouse.system(name).url)
+            table = open_snapshot_if_any(self._warehouse.system(name))
         except InfrastructureError as error:
             raise _read_error(name, error) from error
         if table is None:

@@ -58,59 +58,59 @@ class Delta:
         return found
 
     def commits(self, folder: TableFolder, after: int = -1) -> Iterator[CommitFact]:
-        return commits.table_commits(folder.url, after)
+        return commits.table_commits(folder, after)
 
     def commit_result(self, commit: CommitFact) -> CommitResult:
         return commit_results.commit_result(commit)
 
     def rows_added_by(self, folder: TableFolder, version: int, column: str) -> Mapping[str, int] | None:
-        return arrow_reader.rows_added_by(folder.url, version, column)
+        return arrow_reader.rows_added_by(folder, version, column)
 
     def has_change_feed(self, folder: TableFolder, after: int) -> bool:
-        return facts.has_change_feed(folder.url, after)
+        return facts.has_change_feed(folder, after)
 
     def changed_types(self, folder: TableFolder, after: int) -> Sequence[str]:
-        return facts.changed_types(folder.url, after)
+        return facts.changed_types(folder, after)
 
     def adopt(self, folder: TableFolder) -> None:
-        adopt.adopt_files(folder.url)
+        adopt.adopt_files(folder)
 
     def version_at(self, folder: TableFolder, when: datetime) -> int:
-        return commits.version_at(folder.url, when)
+        return commits.version_at(folder, when)
 
     def is_readable(self, folder: TableFolder, version: int) -> bool:
-        return arrow_reader.is_readable(folder.url, version)
+        return arrow_reader.is_readable(folder, version)
 
     def arrow(self, folder: TableFolder, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
-        return arrow_reader.read_arrow(folder.url, version)
+        return arrow_reader.read_arrow(folder, version)
 
     def read(self, spark: SparkSession, folder: TableFolder, version: int, *, positions: bool = False) -> DataFrame:
-        return spark_reads.read(spark, folder.url, version, positions=positions)
+        return spark_reads.read(spark, folder, version, positions=positions)
 
     def changes(self, spark: SparkSession, folder: TableFolder, after: int, until: int) -> DataFrame:
-        return spark_reads.changes(spark, folder.url, after, until)
+        return spark_reads.changes(spark, folder, after, until)
 
     def append(self, frame: DataFrame, folder: TableFolder, write: Write) -> CommitResult:
-        return spark_writes.append(frame, folder.url, write)
+        return spark_writes.append(frame, folder, write)
 
     def overwrite(
         self, frame: DataFrame, folder: TableFolder, write: Write, only: ReplaceWhere | None = None
     ) -> CommitResult:
-        return spark_writes.overwrite(frame, folder.url, write, only)
+        return spark_writes.overwrite(frame, folder, write, only)
 
     def merge(self, upsert: Upsert, folder: TableFolder, write: Write) -> CommitResult:
-        return spark_writes.merge(upsert, folder.url, write)
+        return spark_writes.merge(upsert, folder, write)
 
     def widen(self, spark: SparkSession, folder: TableFolder, columns: Mapping[str, str]) -> None:
-        spark_writes.widen(spark, folder.url, columns)
+        spark_writes.widen(spark, folder, columns)
 
     def advance(self, folder: TableFolder, write: Write, spark: SparkSession | None = None) -> CommitResult:
-        if spark is not None and facts.is_widened(open_snapshot(folder.url)):
-            return spark_writes.append(spark_reads.no_rows(spark, folder.url), folder.url, write)
-        return add_files.advance(folder.url, write)
+        if spark is not None and facts.is_widened(open_snapshot(folder)):
+            return spark_writes.append(spark_reads.no_rows(spark, folder), folder, write)
+        return add_files.advance(folder, write)
 
     def compact(self, spark: SparkSession, folder: TableFolder, note: str) -> CommitResult | None:
-        return spark_writes.compact(spark, folder.url, note)
+        return spark_writes.compact(spark, folder, note)
 
     def vacuum(
         self,
@@ -119,35 +119,35 @@ class Delta:
         older_than: float,
         before_delete: Callable[[], None] | None = None,
     ) -> None:
-        vacuum.vacuum(spark, folder.url, older_than, before_delete)
+        vacuum.vacuum(spark, folder, older_than, before_delete)
 
     def count_unused_files(self, folder: TableFolder, older_than: float) -> int:
-        return vacuum.count_unused_files(folder.url, older_than)
+        return vacuum.count_unused_files(folder, older_than)
 
     def restore(self, folder: TableFolder, version: int | None, write: Write) -> CommitResult:
-        return restore.restore(folder.url, version, write)
+        return restore.restore(folder, version, write)
 
     def check_restore(self, folder: TableFolder, version: int | None) -> None:
-        restore.check_restore(folder.url, version)
+        restore.check_restore(folder, version)
 
     def sync_log(self, folder: TableFolder) -> None:
-        commit.sync_log(folder.url)
+        commit.sync_log(folder)
 
     def accepts_files(self, folder: TableFolder) -> bool:
-        return add_files.accepts_files(open_snapshot_if_any(folder.url))
+        return add_files.accepts_files(open_snapshot_if_any(folder))
 
     def add(
         self, files: Sequence[DataFile], columns: str, folder: TableFolder, write: Write, table_id: str | None
     ) -> CommitResult:
-        return add_files.add(files, columns, folder.url, write, table_id)
+        return add_files.add(files, columns, folder, write, table_id)
 
     def accepts_rows(self, rows: DataFrame, folder: TableFolder) -> bool:
-        return spark_writes.accepts_rows(rows, folder.url)
+        return spark_writes.accepts_rows(rows, folder)
 
     def commit_folder(
         self, staged: TableFolder, rows: DataFrame, folder: TableFolder, write: Write, *, overwrite: bool
     ) -> CommitResult:
-        return spark_writes.commit_folder(staged.url, rows, folder.url, write, overwrite=overwrite)
+        return spark_writes.commit_folder(staged, rows, folder, write, overwrite=overwrite)
 
 
 __all__ = ["Delta", "FactsCache"]

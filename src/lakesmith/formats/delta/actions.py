@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,56 +17,61 @@ from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta.commit import commit
 from lakesmith.formats.delta.deletion_vectors import read_vector, write_vectors
 from lakesmith.formats.delta.integrity import commit_lines, log_failure, parse_action, refuse_corrupt_checkpoint
-from lakesmith.formats.delta.log_files import absolute, checkpoint_name, commit_path, list_log_files, log_folder
-from lakesmith.ports import Write
+from lakesmith.formats.delta.log_files import checkpoint_name, data_file_key, list_log_files, open_parquet
+from lakesmith.ports import ObjectFact, StoreCapability, TableFolder, Write
 
 if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
     from pyroaring import BitMap64
 
 _TIGHT_BOUNDS = re.compile(r'"tightBounds"\s*:\s*(?:true|false)')
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""Stands for NULL in the names of partition folders."""
 _UNESCAPED = "/_-!.~'()*,;:$&+=@"
 """Characters that Java's URIs do not escape, besides letters and digits."""
+_READERS = 16
+"""How many footers are read at a time where each is a request."""
 _MAX_BOUND = 32
 """Longer text is not stored as a bound."""
 
 
-def deletion_vector_actions(location: str, version: int, rows: dict[str, BitMap64]) -> Iterator[dict[str, Any]]:
+def deletion_vector_actions(folder: TableFolder, version: int, rows: dict[str, BitMap64]) -> Iterator[dict[str, Any]]:
     """The actions that mark rows of files as deleted."""
     if not rows:
         return
-    deleted = {absolute(location, path): numbers for path, numbers in rows.items()}
-    adds = active_files(location, version, lambda add: absolute(location, add["path"]) in deleted)
+    deleted = {data_file_key(folder, path): numbers for path, numbers in rows.items()}
+    adds = active_files(folder, version, lambda add: data_file_key(folder, add["path"]) in deleted)
     if missing := set(deleted) - set(adds):
         raise InfrastructureError(
             "commit-conflict",
-            f"another writer removed {min(missing)} from the table",
+            f"another writer removed {folder.store.location(min(missing))} from the table",
             hint="nothing is lost: run again",
         )
     for path, add in adds.items():
         if add.get("deletionVector"):
-            deleted[path] = deleted[path] | read_vector(location, add["deletionVector"])
-    vectors = write_vectors(location, deleted)
+            deleted[path] = deleted[path] | read_vector(folder, add["deletionVector"])
+    vectors = write_vectors(folder, deleted)
     for path, add in adds.items():
         stats = add.get("stats") or "{}"
         count = json.loads(stats).get("numRecords")
         if count is None:
-            count = _read_row_count(path)
+            count = open_parquet(folder, path).metadata.num_rows
             stats = json.dumps({"numRecords": count})
         yield remove_action({**add, "stats": json.dumps({"numRecords": count})})
         yield {"add": {**add, "dataChange": True, "stats": _with_loose_bounds(stats), "deletionVector": vectors[path]}}
 
 
 def remove_partition_actions(
-    location: str, version: int, column: str, values: Set[str | None]
+    folder: TableFolder, version: int, column: str, values: Set[str | None]
 ) -> Iterator[dict[str, Any]]:
     """The actions that remove whole partitions."""
-    adds = active_files(location, version, lambda add: (add["partitionValues"].get(column) or None) in values)
+    adds = active_files(folder, version, lambda add: (add["partitionValues"].get(column) or None) in values)
     return map(remove_action, adds.values())
 
 
-def remove_all_actions(location: str, version: int) -> Iterator[dict[str, Any]]:
+def remove_all_actions(folder: TableFolder, version: int) -> Iterator[dict[str, Any]]:
     """The actions that remove all files."""
-    return map(remove_action, active_files(location, version, lambda _: True).values())
+    return map(remove_action, active_files(folder, version, lambda _: True).values())
 
 
 def remove_action(add: dict[str, Any]) -> dict[str, Any]:
@@ -83,43 +88,38 @@ def _with_loose_bounds(stats: str) -> str:
     return '{"tightBounds":false,' + stats.lstrip()[1:]
 
 
-def _read_row_count(path: str) -> int:
-    import pyarrow.parquet as pq
-
-    count: int = pq.ParquetFile(path).metadata.num_rows
-    return count
-
-
-def log_segment(location: str, version: int) -> tuple[int, range] | None:
+def log_segment(folder: TableFolder, version: int) -> tuple[int, range] | None:
     """The newest checkpoint, or -1, and the later commits of a version; None where commits are missing."""
-    names = list_log_files(location)
+    names = list_log_files(folder, version)
     checkpoint = names.checkpoint(version)
     later = range(checkpoint + 1, version + 1)
     return (checkpoint, later) if names.commits.issuperset(later) else None
 
 
-def active_files(location: str, version: int, selected: Callable[[dict[str, Any]], bool]) -> dict[str, dict[str, Any]]:
-    """The `add` actions of a version's selected files, by path."""
-    from_checkpoint, commits = _log_actions(location, version, "add")
+def active_files(
+    folder: TableFolder, version: int, selected: Callable[[dict[str, Any]], bool]
+) -> dict[str, dict[str, Any]]:
+    """The `add` actions of a version's selected files, by key."""
+    from_checkpoint, commits = _log_actions(folder, version, "add")
     found: dict[str, dict[str, Any]] = {}
     for row in from_checkpoint:
         add = {name: value for name, value in row.items() if value is not None and not name.endswith("_parsed")}
         add |= {name: dict(add[name]) for name in ("partitionValues", "tags") if name in add}
         if selected(add):
-            found[absolute(location, add["path"])] = add
+            found[data_file_key(folder, add["path"])] = add
     for actions in commits:
         for action in actions:
             if deleted := action.get("remove"):
-                found.pop(absolute(location, deleted["path"]), None)
+                found.pop(data_file_key(folder, deleted["path"]), None)
         for action in actions:
             if (added := action.get("add")) and selected(added):
-                found[absolute(location, added["path"])] = added
+                found[data_file_key(folder, added["path"])] = added
     return found
 
 
-def metadata_at(location: str, version: int) -> dict[str, Any]:
+def metadata_at(folder: TableFolder, version: int) -> dict[str, Any]:
     """The `metaData` action of a version: its columns and settings."""
-    from_checkpoint, commits = _log_actions(location, version, "metaData")
+    from_checkpoint, commits = _log_actions(folder, version, "metaData")
     found: dict[str, Any] = {}
     for row in from_checkpoint:
         found = {name: value for name, value in row.items() if value is not None}
@@ -132,33 +132,31 @@ def metadata_at(location: str, version: int) -> dict[str, Any]:
 
 
 def _log_actions(
-    location: str, version: int, kind: str
+    folder: TableFolder, version: int, kind: str
 ) -> tuple[Iterator[dict[str, Any]], Iterator[Sequence[dict[str, Any]]]]:
     """The actions of a kind in the newest checkpoint, and all actions of each later commit."""
-    segment = log_segment(location, version)
+    segment = log_segment(folder, version)
     assert segment is not None
     checkpoint, commits = segment
-    from_checkpoint = _checkpoint_actions(location, checkpoint, kind) if checkpoint >= 0 else iter(())
-    return from_checkpoint, (read_actions(location, number) for number in commits)
+    from_checkpoint = _checkpoint_actions(folder, checkpoint, kind) if checkpoint >= 0 else iter(())
+    return from_checkpoint, (read_actions(folder, number) for number in commits)
 
 
-def _checkpoint_actions(location: str, version: int, kind: str) -> Iterator[dict[str, Any]]:
+def _checkpoint_actions(folder: TableFolder, version: int, kind: str) -> Iterator[dict[str, Any]]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    refuse_corrupt_checkpoint(location, version)
-    checkpoint = os.path.join(log_folder(location), checkpoint_name(version))
+    refuse_corrupt_checkpoint(folder, version)
     try:
-        for batch in pq.ParquetFile(checkpoint).iter_batches(columns=[kind]):
+        for batch in open_parquet(folder, folder.key(checkpoint_name(version))).iter_batches(columns=[kind]):
             yield from filter(None, batch.column(0).to_pylist())
     except pa.ArrowInvalid as error:
-        raise log_failure(location, str(error)) from error
+        raise log_failure(folder, str(error)) from error
 
 
-def read_actions(location: str, version: int) -> list[dict[str, Any]]:
-    """The actions of a commit; raises where its file is corrupt."""
-    path = commit_path(location, version)
-    return [parse_action(path, number, line) for number, line in enumerate(commit_lines(path), 1)]
+def read_actions(folder: TableFolder, version: int) -> list[dict[str, Any]]:
+    """The actions of a commit; raises where its file is corrupt or gone."""
+    lines = enumerate(commit_lines(folder, version), 1)
+    return [parse_action(folder, version, number, line) for number, line in lines]
 
 
 def new_batch_folder(write: Write) -> str:
@@ -178,34 +176,45 @@ def row_count(added: Sequence[dict[str, Any]]) -> int:
     return sum(json.loads(add["stats"])["numRecords"] for add in added)
 
 
-def add_actions(location: str, folder: str, column: str | None = None) -> Iterator[dict[str, Any]]:
-    """The `add` actions of new files; files without rows are deleted. With a column, each folder holds one value."""
-    import pyarrow.parquet as pq
-
-    below = os.path.join(location, folder)
-    for parent, folders, names in os.walk(below, topdown=False):
-        values = {} if column is None or parent == below else {column: _partition_value(os.path.basename(parent))}
-        has_files = bool(folders)
-        for name in sorted(names):
-            path = os.path.join(parent, name)
-            file = pq.ParquetFile(path) if name.endswith(".parquet") else None
-            if file is None or file.metadata.num_rows == 0:
-                os.remove(path)
-                continue
-            has_files = True
-            yield add_action(location, path, values, json.dumps(file_stats(file.metadata)))
-        if not has_files:
-            os.rmdir(parent)
+def add_actions(folder: TableFolder, batch: str, column: str | None = None) -> list[dict[str, Any]]:
+    """The `add` actions of the new files in a folder below the table's; files without rows are deleted. With a column,
+    each folder in it holds one value."""
+    actions, unused = [], []
+    for file, footer in _footers(folder, folder.list(f"{batch}/")):
+        if footer is None or footer.num_rows == 0:
+            unused.append(file.key)
+            continue
+        parent = file.key.rpartition("/")[0]
+        values = {} if column is None or parent == batch else {column: _partition_value(parent.rpartition("/")[2])}
+        stats = json.dumps(file_stats(footer))
+        actions.append(add_action(file.key, file.size, values, stats, file.modified))
+    folder.delete(unused)
+    return actions
 
 
-def add_action(location: str, path: str, values: Mapping[str, str | None], stats: str) -> dict[str, Any]:
+def _footers(folder: TableFolder, files: Iterable[ObjectFact]) -> Iterator[tuple[ObjectFact, FileMetaData | None]]:
+    """The files with their footers; None for files that are not Parquet."""
+
+    def footer(file: ObjectFact) -> FileMetaData | None:
+        return open_parquet(folder, folder.key(file.key)).metadata if file.key.endswith(".parquet") else None
+
+    found = list(files)
+    if StoreCapability.SHARED not in folder.store.capabilities:
+        yield from zip(found, map(footer, found), strict=True)
+        return
+    with ThreadPoolExecutor(_READERS) as pool:  # each footer is a round trip
+        yield from zip(found, pool.map(footer, found), strict=True)
+
+
+def add_action(
+    name: str, size: int, values: Mapping[str, str | None], stats: str, modified: int | None = None
+) -> dict[str, Any]:
     """The `add` action of a new file."""
-    status = os.stat(path)
     return {
-        "path": _as_uri(os.path.relpath(path, location)),
+        "path": _as_uri(name),
         "partitionValues": dict(values),
-        "size": status.st_size,
-        "modificationTime": status.st_mtime_ns // 1_000_000,
+        "size": size,
+        "modificationTime": _now() if modified is None else modified,
         "dataChange": True,
         "stats": stats,
     }
@@ -214,7 +223,7 @@ def add_action(location: str, path: str, values: Mapping[str, str | None], stats
 def _partition_value(folder: str) -> str | None:
     """The partition value in the name of a folder by Spark."""
     value = unquote(folder.partition("=")[2])
-    return None if value == "__HIVE_DEFAULT_PARTITION__" else value
+    return None if value == HIVE_NULL else value
 
 
 def file_stats(metadata: Any) -> dict[str, Any]:
@@ -283,7 +292,7 @@ def overwrite_metrics(added: Sequence[dict[str, Any]], removed: Sequence[dict[st
 
 
 def commit_actions(
-    location: str,
+    folder: TableFolder,
     version: int,
     write: Write | None,
     operation: tuple[str, dict[str, str]],
@@ -310,7 +319,7 @@ def commit_actions(
     lines: list[dict[str, Any]] = [{"commitInfo": info}]
     if write is not None:
         lines.append({"txn": {"appId": write.flow, "version": write.sequence, "lastUpdated": _now()}})
-    commit(location, version + 1, [*lines, *actions], write.flow if write else location)
+    commit(folder, version + 1, [*lines, *actions], write.flow if write else folder.url)
 
 
 def _now() -> int:

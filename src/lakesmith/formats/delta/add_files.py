@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ from lakesmith.formats.delta.commit_results import batch_result, committed_by_an
 from lakesmith.formats.delta.commit_rules import is_plain_table
 from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
 from lakesmith.formats.delta.snapshot import open_snapshot_if_any
-from lakesmith.ports import CommitResult, DataFile, Write
+from lakesmith.ports import CommitResult, DataFile, TableFolder, Write
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
@@ -32,32 +31,31 @@ def accepts_files(table: DeltaTable | None) -> bool:
     return table is None or is_plain_table(table)
 
 
-def add(files: Sequence[DataFile], columns: str, location: str, write: Write, table_id: str | None) -> CommitResult:
+def add(
+    files: Sequence[DataFile], columns: str, folder: TableFolder, write: Write, table_id: str | None
+) -> CommitResult:
     """Commit the files, and return what the commit of the batch did: it may be an earlier one, whose reply was lost."""
-    add_files(location, files, columns, write, table_id)
-    return batch_result(location, write)
+    add_files(folder, files, columns, write, table_id)
+    return batch_result(folder, write)
 
 
-def advance(location: str, write: Write) -> CommitResult:
+def advance(folder: TableFolder, write: Write) -> CommitResult:
     """Commit the batch number alone."""
 
     def no_actions(table: DeltaTable | None) -> Sequence[dict[str, Any]]:
         if table is None or (table.transaction_version(write.flow) or 0) >= write.sequence:
             raise committed_by_another_run(write)
-        refuse_if_rolled_back(table, location, write)
+        refuse_if_rolled_back(table, folder, write)
         return ()
 
-    append_actions(location, write, {}, no_actions)
-    return batch_result(location, write)
+    append_actions(folder, write, {}, no_actions)
+    return batch_result(folder, write)
 
 
-def add_files(location: str, files: Sequence[DataFile], columns: str, write: Write, table_id: str | None) -> bool:
+def add_files(folder: TableFolder, files: Sequence[DataFile], columns: str, write: Write, table_id: str | None) -> bool:
     """Commit the files; False when the table already has the batch or a later one."""
     schema = _schema(columns)
-    added = [
-        {"add": add_action(location, os.path.join(location, file.path), {}, file.stats or _stats(file))}
-        for file in files
-    ]
+    added = [{"add": add_action(file.path, file.size, {}, file.stats or _stats(file))} for file in files]
     counts = {
         "numFiles": len(files),
         "numOutputRows": sum(file.rows for file in files),
@@ -68,27 +66,27 @@ def add_files(location: str, files: Sequence[DataFile], columns: str, write: Wri
         if table is not None and (table.transaction_version(write.flow) or 0) >= write.sequence:
             return None
         _refuse_other_table(table, schema, table_id)
-        refuse_if_rolled_back(table, location, write)
-        return added if table is not None else [*new_table(schema, write.properties), *added]
+        refuse_if_rolled_back(table, folder, write)
+        return added if table is not None else [*new_table(schema.to_json(), write.properties), *added]
 
-    return append_actions(location, write, counts, actions)
+    return append_actions(folder, write, counts, actions)
 
 
 def append_actions(
-    location: str,
+    folder: TableFolder,
     write: Write | None,
     counts: dict[str, int],
     actions: Callable[[DeltaTable | None], Sequence[dict[str, Any]] | None],
 ) -> bool:
     """Commit the actions for the newest version; retry where another writer was first. False where they are None."""
     for _ in range(_TRIES):
-        table = open_snapshot_if_any(location)
+        table = open_snapshot_if_any(folder)
         added = actions(table)
         if added is None:
             return False
         version = table.version() if table is not None else -1
         with suppress(VersionTaken):  # the other commit may be of this very batch
-            commit_actions(location, version, write, ("WRITE", _APPEND), counts, added, blind=True)
+            commit_actions(folder, version, write, ("WRITE", _APPEND), counts, added, blind=True)
             return True
     raise InfrastructureError(
         "commit-conflict",
@@ -97,9 +95,8 @@ def append_actions(
     )
 
 
-def new_table(schema: Schema, properties: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The actions that create a table."""
-    text = schema.to_json()
+def new_table(text: str, properties: Mapping[str, str], partition_by: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The actions that create a table with these columns, as JSON of Delta."""
     feed = properties.get("delta.enableChangeDataFeed") == "true"
     protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 4 if feed else 2}
     if _has_local_times(json.loads(text)):
@@ -111,7 +108,7 @@ def new_table(schema: Schema, properties: Mapping[str, str]) -> list[dict[str, A
         "id": str(uuid.uuid4()),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": text,
-        "partitionColumns": [],
+        "partitionColumns": list(partition_by),
         "configuration": dict(properties),
         "createdTime": time.time_ns() // 1_000_000,
     }

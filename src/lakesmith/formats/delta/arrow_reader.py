@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,17 @@ from lakesmith.errors import DataError, UsageError
 from lakesmith.formats.delta.actions import active_files, log_segment, read_actions
 from lakesmith.formats.delta.facts import deletes_by_vector, is_widened
 from lakesmith.formats.delta.integrity import log_failure
-from lakesmith.formats.delta.log_files import commit_path, display_name
+from lakesmith.formats.delta.log_files import (
+    commit_name,
+    data_file_key,
+    display_name,
+    missing_file,
+    open_parquet,
+    sql_name,
+    storage_options,
+)
 from lakesmith.formats.delta.snapshot import open_snapshot_at, open_snapshot_if_any
+from lakesmith.ports import TableFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,48 +29,46 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
-def read_arrow(location: str, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
+def read_arrow(folder: TableFolder, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
     """The rows of a version; raises where it is gone."""
     from deltalake import QueryBuilder
     from deltalake.exceptions import DeltaError
 
     try:
-        table = open_snapshot_at(location, version)
+        table = open_snapshot_at(folder, version)
     except (DeltaError, OSError) as error:
-        newest = open_snapshot_if_any(location)
+        newest = open_snapshot_if_any(folder)
         if newest is not None and newest.version() == version:
-            raise log_failure(location, str(error)) from error
+            raise log_failure(folder, str(error)) from error
         raise UsageError(
             "unknown-version",
-            f"{display_name(location)} has no version {version}",
+            f"{display_name(folder)} has no version {version}",
             hint="`lakesmith history TABLE` lists the versions that can be read",
         ) from error
-    _refuse_vacuumed(location, table)
+    _refuse_vacuumed(folder, table)
     if is_widened(table):
-        return _widened_rows(location, table)
+        return _widened_rows(folder, table)
     if deletes_by_vector(table):
         import pyarrow as pa
 
         # A pyarrow dataset would show the deleted rows; DataFusion, inside delta-rs, omits them.
         stream = QueryBuilder().register("rows", table).execute("SELECT * FROM rows")
         return pa.RecordBatchReader.from_stream(stream)
-    return _dataset(location, table)
+    return _dataset(folder, table)
 
 
-def is_readable(location: str, version: int) -> bool:
+def is_readable(folder: TableFolder, version: int) -> bool:
     """Whether the log and the data files of a version are there."""
-    return log_segment(location, version) is not None and _missing_file(location, version) is None
+    return log_segment(folder, version) is not None and _missing_file(folder, version) is None
 
 
-def rows_added_by(location: str, version: int, column: str) -> Mapping[str, int] | None:
+def rows_added_by(folder: TableFolder, version: int, column: str) -> Mapping[str, int] | None:
     """How many rows the commit of a version added, by value of a text column; None where the commit or its files are
     gone."""
-    import pyarrow.parquet as pq
-
     found: Counter[str] = Counter()
     try:
-        for path in _files_added_by(location, version):
-            for batch in pq.ParquetFile(path, read_dictionary=[column]).iter_batches(columns=[column]):
+        for key in _files_added_by(folder, version):
+            for batch in open_parquet(folder, key, read_dictionary=[column]).iter_batches(columns=[column]):
                 for counted in batch.column(0).value_counts().to_pylist():
                     found[counted["values"]] += counted["counts"]
     except FileNotFoundError:  # another writer compacted and vacuumed the table, or cleaned up its log
@@ -70,44 +76,43 @@ def rows_added_by(location: str, version: int, column: str) -> Mapping[str, int]
     return found
 
 
-def _files_added_by(location: str, version: int) -> Iterator[str]:
+def _files_added_by(folder: TableFolder, version: int) -> Iterator[str]:
     """The data files that a version added, read from its commit."""
-    for action in read_actions(location, version):
+    for action in read_actions(folder, version):
         if added := action.get("add"):
-            yield os.path.join(location, unquote(added["path"]))
+            yield data_file_key(folder, added["path"])
 
 
-def _refuse_vacuumed(location: str, table: DeltaTable) -> None:
+def _refuse_vacuumed(folder: TableFolder, table: DeltaTable) -> None:
     """Raise where files of an earlier version are gone: a version is read completely or not at all."""
     version = table.version()
-    newest = not os.path.exists(commit_path(location, version + 1))
-    if newest or log_segment(location, version) is None:
+    newest = folder.stat(commit_name(version + 1)) is None
+    if newest or log_segment(folder, version) is None:
         return
-    missing = _missing_file(location, version)
+    missing = _missing_file(folder, version)
     if missing is not None:
         raise UsageError(
             "unknown-version",
-            f"version {version} of {display_name(location)} is no longer readable: {os.path.basename(missing)} was "
+            f"version {version} of {display_name(folder)} is no longer readable: {missing.rpartition('/')[2]} was "
             "vacuumed or deleted",
             hint="read a later version; `lakesmith history TABLE` lists them",
         )
 
 
-def _missing_file(location: str, version: int) -> str | None:
+def _missing_file(folder: TableFolder, version: int) -> str | None:
     """A data file of a version that is gone, if there is one."""
-    files = active_files(location, version, lambda _: True)
-    return next((path for path in files if not os.path.exists(path)), None)
+    return missing_file(folder, active_files(folder, version, lambda _: True))
 
 
-def _widened_rows(location: str, table: DeltaTable) -> pa.dataset.Dataset:
+def _widened_rows(folder: TableFolder, table: DeltaTable) -> pa.dataset.Dataset:
     """The rows of all files. Arrow casts them to the current column types as it reads."""
     from deltalake import DeltaTable
 
     if deletes_by_vector(table):
         raise DataError(
             "vectors-and-wider-types",
-            f"{display_name(location)} has deletion vectors and widened columns: only Spark can read both together",
-            hint=f"in Spark: ALTER TABLE delta.`{location}` DROP FEATURE deletionVectors",
+            f"{display_name(folder)} has deletion vectors and widened columns: only Spark can read both together",
+            hint=f"in Spark: ALTER TABLE {sql_name(folder)} DROP FEATURE deletionVectors",
         )
 
     class WithoutWidening(DeltaTable):
@@ -117,17 +122,20 @@ def _widened_rows(location: str, table: DeltaTable) -> pa.dataset.Dataset:
             found = super().protocol()
             return found._replace(reader_features=[f for f in found.reader_features or () if f != "typeWidening"])
 
-    return _dataset(location, WithoutWidening(location, version=table.version()))
+    options = storage_options(folder)
+    return _dataset(
+        folder, WithoutWidening(folder.engine_url("delta-rs"), version=table.version(), storage_options=options)
+    )
 
 
-def _dataset(location: str, table: DeltaTable) -> pa.dataset.Dataset:
+def _dataset(folder: TableFolder, table: DeltaTable) -> pa.dataset.Dataset:
     """Return the rows of a version as a dataset that verifies the checksum of each Parquet page that has one."""
     from pyarrow.dataset import ParquetFragmentScanOptions
-    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+    from pyarrow.fs import SubTreeFileSystem
 
     # Arrow creates a reader while it holds Python's lock, then waits for its own threads. Through the file system of
     # delta-rs those threads call Python: a query beside other threads could hang forever.
-    files = SubTreeFileSystem(os.path.abspath(location), LocalFileSystem())
+    files = SubTreeFileSystem(folder.path, folder.store.arrow())
     try:
         rows = table.to_pyarrow_dataset(filesystem=files)
         misread = any(_has_null_bound(file) for file in rows.get_fragments())

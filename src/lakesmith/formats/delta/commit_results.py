@@ -8,7 +8,7 @@ from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta.checksums import write_checksums
 from lakesmith.formats.delta.commit import sync_log
 from lakesmith.formats.delta.commits import table_commits
-from lakesmith.ports import CommitFact, CommitResult, Write, find_commit
+from lakesmith.ports import CommitFact, CommitResult, TableFolder, Write, find_commit
 
 
 def commit_result(commit: CommitFact) -> CommitResult:
@@ -28,12 +28,12 @@ def commit_result(commit: CommitFact) -> CommitResult:
     )
 
 
-def batch_result(location: str, write: Write) -> CommitResult:
+def batch_result(folder: TableFolder, write: Write) -> CommitResult:
     """What the commit with this writer's note did; raises where another writer committed the batch. Also writes the
     checksums that a killed writer did not."""
-    sync_log(location)
-    write_checksums(location)
-    commit = find_commit(table_commits(location), write.flow, write.sequence, write.note)
+    sync_log(folder)
+    write_checksums(folder)
+    commit = find_commit(table_commits(folder), write.flow, write.sequence, write.note)
     if commit is None:
         raise committed_by_another_run(write)
     return commit_result(commit)

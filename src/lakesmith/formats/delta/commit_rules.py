@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakesmith.columns import HIDDEN
 from lakesmith.formats.delta.actions import log_segment
+from lakesmith.ports import TableFolder
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ _PLAIN_FEATURES = {"appendOnly", "changeDataFeed", "timestampNtz", "invariants"}
 """Table features that require nothing of a writer which only adds rows, as long as no column has a rule."""
 
 
-def can_commit(table: DeltaTable, rows: DataFrame, location: str, partitions: Sequence[str] = ()) -> bool:
+def can_commit(table: DeltaTable, rows: DataFrame, folder: TableFolder, partitions: Sequence[str] = ()) -> bool:
     """Whether the table is plain, its log is readable, and the rows have its columns."""
     if table.metadata().configuration.get("delta.appendOnly") == "true":
         return False
     if not is_plain_table(table, also={"deletionVectors"}, partitions=partitions):
         return False
     stored = [name for name in rows.columns if not name.startswith(HIDDEN)]
-    return log_segment(location, table.version()) is not None and frame_types(rows, stored) == table_types(table)
+    return log_segment(folder, table.version()) is not None and frame_types(rows, stored) == table_types(table)
 
 
 def is_plain_table(table: DeltaTable, also: Set[str] = frozenset(), partitions: Sequence[str] = ()) -> bool:

@@ -7,7 +7,6 @@ delta-rs' own history numbers commits by counting them, which is wrong as soon a
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,9 +14,9 @@ from typing import Any, TypeGuard
 
 from lakesmith.errors import UsageError
 from lakesmith.formats.delta.integrity import action_kind, commit_lines, list_log, parse_action
-from lakesmith.formats.delta.log_files import commit_path, display_name
+from lakesmith.formats.delta.log_files import commit_name, display_name
 from lakesmith.formats.delta.snapshot import open_snapshot_if_any
-from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, in_commit_order
+from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, TableFolder, in_commit_order
 
 UNKNOWN = "unknown"
 """The operation of a commit that names none."""
@@ -27,32 +26,35 @@ _LATEST = 253_402_300_800_000
 """Milliseconds from 1970 to the end of the year 9999, the last that Python can represent."""
 
 
-def table_commits(location: str, after: int = -1) -> Iterator[CommitFact]:
+def table_commits(folder: TableFolder, after: int = -1) -> Iterator[CommitFact]:
     """The commits of versions > `after`, newest first; none where there is no table."""
-    table = open_snapshot_if_any(location)
+    table = open_snapshot_if_any(folder)
     if table is not None:
-        yield from read_commits(location, table.version(), after)
+        yield from read_commits(folder, table.version(), after)
 
 
-def version_at(location: str, when: datetime) -> int:
+def version_at(folder: TableFolder, when: datetime) -> int:
     """The version that was current at `when`."""
-    past = [commit for commit in in_commit_order(table_commits(location)) if commit.committed_at <= when]
+    past = [commit for commit in in_commit_order(table_commits(folder)) if commit.committed_at <= when]
     if not past:
         raise UsageError(
             "before-first-version",
-            f"{display_name(location)} had no version yet at {when:%Y-%m-%d %H:%M:%S} UTC",
+            f"{display_name(folder)} had no version yet at {when:%Y-%m-%d %H:%M:%S} UTC",
             hint="choose a later time; `lakesmith history TABLE` lists the versions",
         )
     return past[-1].version
 
 
-def read_commits(location: str, newest: int, after: int = -1) -> Iterator[CommitFact]:
+def read_commits(folder: TableFolder, newest: int, after: int = -1) -> Iterator[CommitFact]:
     """The commits after < version <= newest that the log still has, newest first. Each is read on demand."""
-    for version in reversed(list_log(location).commits_between(after, newest)):
+    version = newest
+    while version > after:
         try:
-            yield _read_commit(commit_path(location, version), version)
-        except FileNotFoundError:  # cleaned up since the log was listed
-            continue
+            yield _read_commit(folder, version)
+        except FileNotFoundError:  # cleaned up, or lost: only a listing shows whether there are earlier ones
+            version = max(list_log(folder).commits_between(after, version - 1), default=after)
+        else:
+            version -= 1
 
 
 def is_maintenance(commit: CommitFact) -> bool:
@@ -61,17 +63,16 @@ def is_maintenance(commit: CommitFact) -> bool:
     return maintains or (commit.note or "").startswith(MAINTENANCE_NOTE)
 
 
-def _read_commit(path: str, version: int) -> CommitFact:
+def _read_commit(folder: TableFolder, version: int) -> CommitFact:
     info: dict[str, Any] = {}
     sequences: dict[str, int] = {}
     adds = removes = False
-    modified = os.stat(path).st_mtime
-    for number, line in enumerate(commit_lines(path), 1):
+    for number, line in enumerate(commit_lines(folder, version), 1):
         match action_kind(line):
             case b"commitInfo":
-                info = _object(parse_action(path, number, line)["commitInfo"])
+                info = _object(parse_action(folder, version, number, line)["commitInfo"])
             case b"txn":
-                txn = _object(parse_action(path, number, line)["txn"])
+                txn = _object(parse_action(folder, version, number, line)["txn"])
                 if isinstance(txn.get("appId"), str) and _is_number(txn.get("version")):
                     sequences[txn["appId"]] = txn["version"]
             case b"remove":
@@ -82,7 +83,7 @@ def _read_commit(path: str, version: int) -> CommitFact:
     operation = info.get("operation")
     return CommitFact(
         version=version,
-        committed_at=_committed_at(info, modified),
+        committed_at=_committed_at(folder, version, info),
         operation=operation if isinstance(operation, str) else UNKNOWN,
         parameters=_texts(info.get("operationParameters")),
         metrics=_texts(info.get("operationMetrics")),
@@ -93,9 +94,12 @@ def _read_commit(path: str, version: int) -> CommitFact:
     )
 
 
-def _committed_at(info: dict[str, Any], modified: float) -> datetime:
+def _committed_at(folder: TableFolder, version: int, info: dict[str, Any]) -> datetime:
     times = (info.get("inCommitTimestamp"), info.get("timestamp"))
-    milliseconds = next((time for time in times if _is_number(time) and 0 <= time < _LATEST), modified * 1000)
+    milliseconds = next((time for time in times if _is_number(time) and 0 <= time < _LATEST), None)
+    if milliseconds is None:
+        found = folder.stat(commit_name(version))
+        milliseconds = found.modified if found else 0
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 

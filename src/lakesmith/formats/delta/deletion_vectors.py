@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import base64
-import os
+import errno
 import struct
 import uuid
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakesmith.disk import write_new
-from lakesmith.formats.delta.log_files import absolute
+from lakesmith.formats.delta.log_files import data_file_key
+from lakesmith.ports import TableFolder
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -26,7 +26,7 @@ _UUID = 20
 """The number of characters of an encoded file name."""
 
 
-def write_vectors(location: str, rows: Mapping[str, BitMap64]) -> dict[str, dict[str, Any]]:
+def write_vectors(folder: TableFolder, rows: Mapping[str, BitMap64]) -> dict[str, dict[str, Any]]:
     """Write the row numbers of all data files to one file; return their descriptors for the log."""
     name = uuid.uuid4()
     descriptors, written = {}, bytearray(_VERSION)
@@ -40,11 +40,12 @@ def write_vectors(location: str, rows: Mapping[str, BitMap64]) -> dict[str, dict
             "cardinality": len(numbers),
         }
         written += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
-    write_new(_file(location, "", name), bytes(written))
+    with folder.create(_vector_name(name)) as file:
+        file.write(written)
     return descriptors
 
 
-def read_vector(location: str, descriptor: Mapping[str, Any]) -> BitMap64:
+def read_vector(folder: TableFolder, descriptor: Mapping[str, Any]) -> BitMap64:
     """The row numbers of a descriptor in the log."""
     from pyroaring import BitMap64
 
@@ -53,30 +54,32 @@ def read_vector(location: str, descriptor: Mapping[str, Any]) -> BitMap64:
         # Base85 pads to whole groups of characters.
         data = base64.b85decode(where.encode().translate(_FROM_Z85))[: descriptor["sizeInBytes"]]
     else:
-        path = vector_file(location, descriptor)
-        assert path is not None
-        with open(path, "rb") as file:
-            file.seek(descriptor.get("offset") or 1)
-            (size,) = struct.unpack(">i", file.read(4))
-            data = file.read(size)
-            (checksum,) = struct.unpack(">I", file.read(4))
-        if size != descriptor["sizeInBytes"] or zlib.crc32(data) != checksum:
+        key = vector_file(folder, descriptor)
+        assert key is not None
+        first, size = descriptor.get("offset") or 1, descriptor["sizeInBytes"]
+        found = folder.store.read(key, (first, first + size + 8))
+        path = folder.store.location(key)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "the file is gone", path)
+        data = found[4:-4]
+        if found[:4] + found[-4:] != struct.pack(">iI", size, zlib.crc32(data)):
             raise ValueError(f"{path} is corrupt")
     if data[:4] != _MAGIC:
         raise ValueError(f"the deletion vector of {where} has an unknown format")
     return BitMap64.deserialize(data[4:])
 
 
-def vector_file(location: str, descriptor: Mapping[str, Any]) -> str | None:
-    """The file of a vector; None for one inside the log."""
+def vector_file(folder: TableFolder, descriptor: Mapping[str, Any]) -> str | None:
+    """The key of a vector's file; None for one inside the log."""
     where = descriptor["pathOrInlineDv"]
     if descriptor["storageType"] == "i":
         return None
     if descriptor["storageType"] == "u":
         name = uuid.UUID(bytes=base64.b85decode(where[-_UUID:].encode().translate(_FROM_Z85)))
-        return _file(location, where[:-_UUID], name)
-    return absolute(location, where)
+        below = where[:-_UUID]
+        return folder.key(f"{below}/{_vector_name(name)}" if below else _vector_name(name))
+    return data_file_key(folder, where)
 
 
-def _file(location: str, folder: str, name: uuid.UUID) -> str:
-    return os.path.join(location, folder, f"deletion_vector_{name}.bin")
+def _vector_name(name: uuid.UUID) -> str:
+    return f"deletion_vector_{name}.bin"

@@ -8,7 +8,6 @@ both are one commit.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from lakesmith.formats.delta.actions import (
     row_count,
 )
 from lakesmith.formats.delta.commit_rules import can_commit, frame_types, table_types
-from lakesmith.ports import Upsert, Write
+from lakesmith.ports import TableFolder, Upsert, Write
 from lakesmith.sql import bounds, quoted
 
 if TYPE_CHECKING:
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
 _NUMBER, _FILE, _ROW, _OUTCOME = (f"{HIDDEN}{name}" for name in ("number", "in_file", "at_row", "outcome"))
 
 
-def can_merge_by_vectors(table: DeltaTable, rows: DataFrame, location: str) -> bool:
+def can_merge_by_vectors(table: DeltaTable, rows: DataFrame, folder: TableFolder) -> bool:
     """Whether the table has deletion vectors and Lakesmith may commit to it."""
     settings = table.metadata().configuration
-    return settings.get("delta.enableDeletionVectors") == "true" and can_commit(table, rows, location)
+    return settings.get("delta.enableDeletionVectors") == "true" and can_commit(table, rows, folder)
 
 
 def with_positions(rows: DataFrame) -> DataFrame:
@@ -65,22 +64,22 @@ def match_condition(upsert: Upsert) -> str:
     return " AND ".join([*same, *([f"({upsert.extra_match})"] if upsert.extra_match else [])])
 
 
-def merge_by_vectors(upsert: Upsert, count: int, table: DeltaTable, location: str, write: Write) -> None:
+def merge_by_vectors(upsert: Upsert, count: int, table: DeltaTable, folder: TableFolder, write: Write) -> None:
     """Commit the merge of pinned rows, few enough to broadcast; raises where another writer was first."""
     from pyspark.sql import functions as F
 
-    folder = new_batch_folder(write)
+    batch = new_batch_folder(write)
     source = upsert.rows
-    target = _target(upsert, source.sparkSession, location, table.version())
+    target = _target(upsert, source.sparkSession, folder, table.version())
     matches = _find_matches(upsert, target, F.broadcast(source))
     new = source.join(_numbers(source, matches.unchanged), _NUMBER, "left_anti") if matches.unchanged else source
     if DELETE_ROW in source.columns:
         new = new.where(f"NOT {DELETE_ROW}")
     stored = [quoted(column.name) for column in table.schema().fields]
-    new.select(*stored).write.parquet(os.path.join(location, folder))
-    added = list(add_actions(location, folder))
+    new.select(*stored).write.parquet(f"{folder.engine_url('spark')}/{batch}")
+    added = add_actions(folder, batch)
     actions = [
-        *deletion_vector_actions(location, table.version(), matches.rows),
+        *deletion_vector_actions(folder, table.version(), matches.rows),
         *({"add": add} for add in added),
     ]
     metrics = {
@@ -91,13 +90,13 @@ def merge_by_vectors(upsert: Upsert, count: int, table: DeltaTable, location: st
         "numTargetFilesAdded": len(added),
         "numTargetBytesAdded": sum(add["size"] for add in added),
     }
-    commit_actions(location, table.version(), write, ("MERGE", {}), metrics, actions)
+    commit_actions(folder, table.version(), write, ("MERGE", {}), metrics, actions)
 
 
-def _target(upsert: Upsert, spark: SparkSession, location: str, version: int) -> DataFrame:
+def _target(upsert: Upsert, spark: SparkSession, folder: TableFolder, version: int) -> DataFrame:
     if upsert.matched is not None and upsert.matched[0] == version and _ROW in upsert.matched[1].columns:
         return upsert.matched[1]
-    return with_positions(spark.read.format("delta").option("versionAsOf", version).load(location))
+    return with_positions(spark.read.format("delta").option("versionAsOf", version).load(folder.engine_url("spark")))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakesmith.declare.spark_type import read_schema
 from lakesmith.formats.delta.commits import is_maintenance, read_commits
 from lakesmith.formats.delta.integrity import log_failure
-from lakesmith.formats.delta.log_files import list_log_files, log_folder
+from lakesmith.formats.delta.log_files import LOG, LOG_FILE
 from lakesmith.formats.delta.snapshot import open_snapshot, open_snapshot_at, open_snapshot_if_any
 from lakesmith.ports import ColumnFact, TableFacts, TableFolder
 
@@ -24,20 +23,19 @@ def read_facts(folder: TableFolder, flow: str) -> TableFacts | None:
     """The facts of the newest version; None when there is no table."""
     from deltalake import exceptions
 
-    table = open_snapshot_if_any(folder.url)
+    table = open_snapshot_if_any(folder)
     if table is None:
         return None
     try:
         return _facts_of(table, folder, flow)
     except exceptions.DeltaError as error:  # delta-rs reads some actions only when they are needed
-        raise log_failure(folder.url, str(error)) from error
+        raise log_failure(folder, str(error)) from error
 
 
 def _facts_of(table: DeltaTable, folder: TableFolder, flow: str) -> TableFacts:
-    location = folder.url
     metadata = table.metadata()
     version = table.version()
-    newest = next(read_commits(location, version), None)
+    newest = next(read_commits(folder, version), None)
     adds = table.get_add_actions(flatten=True)
     return TableFacts(
         folder=folder,
@@ -48,34 +46,34 @@ def _facts_of(table: DeltaTable, folder: TableFolder, flow: str) -> TableFacts:
         rows=_count(table),
         bytes=sum(adds["size_bytes"].to_pylist()),
         files=adds.num_rows,
-        committed_at=newest.committed_at if newest else _log_modified_at(location),
-        oldest=_oldest_commit(location),
+        committed_at=newest.committed_at if newest else _log_modified_at(folder),
+        oldest=_oldest_commit(folder),
         sequence=table.transaction_version(flow) or 0,
         change_feed=_has_feed(table),
         widened=is_widened(table),
-        maintenance_commits=sum(1 for _ in takewhile(is_maintenance, read_commits(location, version))),
+        maintenance_commits=sum(1 for _ in takewhile(is_maintenance, read_commits(folder, version))),
     )
 
 
-def has_change_feed(location: str, after: int) -> bool:
+def has_change_feed(folder: TableFolder, after: int) -> bool:
     """Whether the change feed is on now and was on in the version after `after`."""
     from deltalake import exceptions
 
     try:
-        return _has_feed(open_snapshot(location)) and _has_feed(open_snapshot_at(location, after + 1))
+        return _has_feed(open_snapshot(folder)) and _has_feed(open_snapshot_at(folder, after + 1))
     except exceptions.DeltaError:  # that version is gone, and its changes with it
         return False
 
 
-def changed_types(location: str, after: int) -> Sequence[str]:
+def changed_types(folder: TableFolder, after: int) -> Sequence[str]:
     """The columns, nested ones by dotted names, that had another type at version `after` than they have now."""
     from deltalake import exceptions
 
-    table = open_snapshot_if_any(location)
+    table = open_snapshot_if_any(folder)
     if table is None:
         return ()
     try:
-        before = dict(_leaf_types("", _schema(open_snapshot_at(location, after))))
+        before = dict(_leaf_types("", _schema(open_snapshot_at(folder, after))))
     except exceptions.DeltaError:  # that version is gone, and its changes with it
         return ()
     return [name for name, type in _leaf_types("", _schema(table)) if before.get(name, type) != type]
@@ -126,11 +124,12 @@ def _count(table: DeltaTable) -> int:
     return int(counted["n"].to_pylist()[0])
 
 
-def _log_modified_at(location: str) -> datetime:
+def _log_modified_at(folder: TableFolder) -> datetime:
     """When the table last changed, for a log that has only a checkpoint and no commit."""
-    return datetime.fromtimestamp(os.stat(log_folder(location)).st_mtime, UTC)
+    return datetime.fromtimestamp(max(file.modified for file in folder.list(f"{LOG}/")) / 1000, UTC)
 
 
-def _oldest_commit(location: str) -> int:
+def _oldest_commit(folder: TableFolder) -> int:
     """The oldest commit in the log. Older ones were cleaned up, and their changes cannot be read."""
-    return min(list_log_files(location).commits, default=0)
+    found = (LOG_FILE.fullmatch(file.key, len(LOG) + 1) for file in folder.list(f"{LOG}/0"))
+    return next((int(file[1]) for file in found if file and file["commit"]), 0)

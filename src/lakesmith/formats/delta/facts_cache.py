@@ -1,21 +1,23 @@
 """Caches facts of tables between calls: a table whose newest commit is the same file has the same facts.
 
 Opening a table with delta-rs takes a few milliseconds of CPU time, which adds up to half a second on a lake of two
-hundred tables. A few `stat` calls show whether the cached facts are current: the newest commit is the same file, no
-later one exists, and no file was added to or removed from the log. A lost cache costs that half second once.
+hundred tables. A few `stat` calls on a disk, or one listing of an object store, show whether the cached facts are
+current: the newest commit is the same file, and no later one exists. On a disk, also no file was added to or removed
+from the log. A lost cache costs that half second once.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
 from datetime import datetime
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakesmith.cache import read_cache, write_cache
-from lakesmith.formats.delta.log_files import commit_path, log_folder
+from lakesmith.formats.delta.log_files import LOG, LOG_FILE, commit_name
 from lakesmith.ports import ColumnFact, TableFacts, TableFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class FactsCache:
@@ -28,13 +30,13 @@ class FactsCache:
 
     def get(self, folder: TableFolder, flow: str) -> TableFacts | None:
         """The cached facts, if the end of the table's log has not changed since they were read."""
-        location = folder.url
-        entry = self._entries.get(f"{flow} {location}")
+        entry = self._entries.get(f"{flow} {folder}")
         if entry is None:
             return None
         try:
             facts = _decode(entry["facts"], folder)
-            if entry["log_end"] != _log_end(location, facts.version) or _is_commit(location, facts.version + 1):
+            log_end = _log_end(folder, facts.version)
+            if log_end is None or entry["log_end"] != log_end:
                 return None
         except (AttributeError, KeyError, TypeError, ValueError):  # written by another version of Lakesmith
             return None
@@ -42,8 +44,8 @@ class FactsCache:
 
     def put(self, folder: TableFolder, flow: str, facts: TableFacts) -> None:
         stored = {name: value for name, value in _fields(facts).items() if name != "folder"}
-        log_end = _log_end(folder.url, facts.version)
-        self._entries[f"{flow} {folder.url}"] = {"log_end": log_end, "facts": stored}
+        log_end = _log_end(folder, facts.version)
+        self._entries[f"{flow} {folder}"] = {"log_end": log_end, "facts": stored}
         self._changed = True
 
     def save(self) -> None:
@@ -72,13 +74,15 @@ def _decode(stored: object, folder: TableFolder) -> TableFacts:
     )
 
 
-def _is_commit(location: str, version: int) -> bool:
-    return os.path.exists(commit_path(location, version))
-
-
-def _log_end(location: str, version: int) -> list[int] | None:
-    try:
-        found, log = os.stat(commit_path(location, version)), os.stat(log_folder(location))
-    except OSError:
+def _log_end(folder: TableFolder, version: int) -> list[object] | None:
+    """The end of the log, for a comparison; None where the version is not the newest."""
+    if folder.disk is None:
+        files = list(folder.list(f"{LOG}/", after=f"{LOG}/{version:020}"))
+        names = (LOG_FILE.fullmatch(file.key, len(LOG) + 1) for file in files)
+        if max((int(name[1]) for name in names if name and name["commit"]), default=-1) != version:
+            return None
+        return [[file.key, file.etag] for file in files]
+    changed, newest = folder.disk.folder_changed(folder.key(LOG)), folder.stat(commit_name(version))
+    if newest is None or folder.stat(commit_name(version + 1)) is not None:
         return None
-    return [found.st_ino, found.st_mtime_ns, found.st_size, log.st_mtime_ns]
+    return [newest.etag, changed]

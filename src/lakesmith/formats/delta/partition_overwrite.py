@@ -7,8 +7,6 @@ more than the rows of a partition.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError
@@ -20,7 +18,7 @@ from lakesmith.formats.delta.actions import (
     remove_partition_actions,
 )
 from lakesmith.formats.delta.commit_rules import can_commit, table_types
-from lakesmith.ports import ReplaceWhere, Write
+from lakesmith.ports import ReplaceWhere, TableFolder, Write
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -31,33 +29,37 @@ _SAME_TEXT = {"byte", "short", "integer", "long", "boolean", "date", "string"}
 """Types whose values have the same text in the log as in the names of Spark's folders."""
 
 
-def can_replace_partitions(only: ReplaceWhere, rows: DataFrame, table: DeltaTable, location: str, write: Write) -> bool:
+def can_replace_partitions(
+    only: ReplaceWhere, rows: DataFrame, table: DeltaTable, folder: TableFolder, write: Write
+) -> bool:
     """Whether `only` selects whole partitions, the table has the partition column of `write`, and Lakesmith may commit
     to it."""
     columns = table.metadata().partition_columns
     if not only.partitions or columns != list(write.partition_by) or len(columns) != 1:
         return False
     # Some disks take folders whose names differ only in case for one.
-    folders = {text.casefold() for text in only.partitions if text}
-    distinct = len(folders) == sum(1 for text in only.partitions if text)
-    return distinct and table_types(table)[columns[0]] in _SAME_TEXT and can_commit(table, rows, location, columns)
+    names = {text.casefold() for text in only.partitions if text}
+    distinct = len(names) == sum(1 for text in only.partitions if text)
+    return distinct and table_types(table)[columns[0]] in _SAME_TEXT and can_commit(table, rows, folder, columns)
 
 
-def replace_partitions(only: ReplaceWhere, rows: DataFrame, table: DeltaTable, location: str, write: Write) -> None:
+def replace_partitions(
+    only: ReplaceWhere, rows: DataFrame, table: DeltaTable, folder: TableFolder, write: Write
+) -> None:
     """Commit the rows in place of those of the partitions; raises where another writer was first."""
     (column,), version = table.metadata().partition_columns, table.version()
     values = {text or None for text in only.partitions}  # Delta stores an empty text as NULL
-    folder = new_batch_folder(write)
+    batch = new_batch_folder(write)
     stored = [quoted(field.name) for field in table.schema().fields]
-    rows.select(*stored).write.partitionBy(column).parquet(os.path.join(location, folder))
-    added = list(add_actions(location, folder, column))
+    rows.select(*stored).write.partitionBy(column).parquet(f"{folder.engine_url('spark')}/{batch}")
+    added = add_actions(folder, batch, column)
     if any(add["partitionValues"][column] not in values for add in added):
-        shutil.rmtree(os.path.join(location, folder))
+        folder.delete([file.key for file in folder.list(f"{batch}/")])
         raise partition_escaped()
-    removed = list(remove_partition_actions(location, version, column, values))
+    removed = list(remove_partition_actions(folder, version, column, values))
     parameters = {"mode": "Overwrite", "partitionBy": json.dumps([column]), "predicate": json.dumps([only.where])}
     actions = [*removed, *({"add": add} for add in added)]
-    commit_actions(location, version, write, ("WRITE", parameters), overwrite_metrics(added, removed), actions)
+    commit_actions(folder, version, write, ("WRITE", parameters), overwrite_metrics(added, removed), actions)
 
 
 def partition_escaped() -> DataError:

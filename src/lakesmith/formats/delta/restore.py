@@ -7,7 +7,6 @@ suspended one would remove rows that came later. This one then fails with a conf
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +20,10 @@ from lakesmith.formats.delta.actions import (
 )
 from lakesmith.formats.delta.commit_results import batch_result, committed_by_another_run
 from lakesmith.formats.delta.commit_rules import is_plain_table
-from lakesmith.formats.delta.deletion_vectors import read_vector
-from lakesmith.formats.delta.log_files import absolute
+from lakesmith.formats.delta.deletion_vectors import read_vector, vector_file
+from lakesmith.formats.delta.log_files import data_file_key, missing_file, sql_name
 from lakesmith.formats.delta.snapshot import open_snapshot, open_snapshot_if_any
-from lakesmith.ports import CommitResult, Write
+from lakesmith.ports import CommitResult, TableFolder, Write
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -32,52 +31,48 @@ if TYPE_CHECKING:
 _FEATURES = {"deletionVectors", "typeWidening", "typeWidening-preview"}
 
 
-def restore(location: str, version: int | None, write: Write) -> CommitResult:
+def restore(folder: TableFolder, version: int | None, write: Write) -> CommitResult:
     """Commit the rows of a version, or no rows; raises where another writer was first."""
-    table = open_snapshot(location)
+    table = open_snapshot(folder)
     if (table.transaction_version(write.flow) or 0) >= write.sequence:
         raise committed_by_another_run(write)
-    counts, actions = restore_actions(table, location, version)
+    counts, actions = restore_actions(table, folder, version)
     operation = ("RESTORE", {"version": str(version)}) if version is not None else ("DELETE", {"predicate": '["true"]'})
-    commit_actions(location, table.version(), write, operation, counts, actions)
-    return batch_result(location, write)
+    commit_actions(folder, table.version(), write, operation, counts, actions)
+    return batch_result(folder, write)
 
 
-def check_restore(location: str, version: int | None) -> None:
+def check_restore(folder: TableFolder, version: int | None) -> None:
     """Raise where the table cannot be restored to the version."""
-    table = open_snapshot_if_any(location)
+    table = open_snapshot_if_any(folder)
     if table is not None:
-        restore_actions(table, location, version)
+        restore_actions(table, folder, version)
 
 
 def restore_actions(
-    table: DeltaTable, location: str, version: int | None
+    table: DeltaTable, folder: TableFolder, version: int | None
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
     """The actions that restore a version, or no rows, with their counts; raises where that is not possible."""
     now = table.version()
     partitions = table.metadata().partition_columns
     append_only = table.metadata().configuration.get("delta.appendOnly") == "true"
-    if (
-        append_only
-        or not is_plain_table(table, also=_FEATURES, partitions=partitions)
-        or not log_segment(location, now)
-    ):
+    if append_only or not is_plain_table(table, also=_FEATURES, partitions=partitions) or not log_segment(folder, now):
         raise InfrastructureError(
             "restore-unable",
             "Lakesmith cannot restore this table: it has unsupported features, or commits of its log are missing",
-            hint=f"in Spark: {_in_spark(location, version)}",
+            hint=f"in Spark: {_in_spark(folder, version)}",
         )
-    if version is not None and not log_segment(location, version):
+    if version is not None and not log_segment(folder, version):
         raise DataError(
             "restore-gone",
             f"version {version} is no longer readable: its commits were cleaned up",
             hint="`lakesmith history TABLE` lists the versions",
         )
-    current = dict(_by_content(location, now))
-    target = dict(_by_content(location, version)) if version is not None else {}
+    current = dict(_by_content(folder, now))
+    target = dict(_by_content(folder, version)) if version is not None else {}
     restored = [add for key, add in target.items() if key not in current]
     removed = [add for key, add in current.items() if key not in target]
-    _refuse_missing(location, version, restored)
+    _refuse_missing(folder, version, restored)
     counts = {
         "numRestoredFiles": len(restored),
         "restoredFilesSize": sum(add["size"] for add in restored),
@@ -85,34 +80,34 @@ def restore_actions(
         "removedFilesSize": sum(add["size"] for add in removed),
     }
     actions = [*map(remove_action, removed), *({"add": {**add, "dataChange": True}} for add in restored)]
-    if version is not None and (before := metadata_at(location, version)) != metadata_at(location, now):
+    if version is not None and (before := metadata_at(folder, version)) != metadata_at(folder, now):
         actions.insert(0, {"metaData": before})
     return counts, actions
 
 
-def _in_spark(location: str, version: int | None) -> str:
+def _in_spark(folder: TableFolder, version: int | None) -> str:
     if version is None:
-        return f"DELETE FROM delta.`{location}`"
-    return f"RESTORE delta.`{location}` TO VERSION AS OF {version}"
+        return f"DELETE FROM {sql_name(folder)}"
+    return f"RESTORE {sql_name(folder)} TO VERSION AS OF {version}"
 
 
-def _by_content(location: str, version: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _by_content(folder: TableFolder, version: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """The files of a version, by path and deletion vector."""
-    for path, add in active_files(location, version, lambda _: True).items():
+    for path, add in active_files(folder, version, lambda _: True).items():
         vector = {name: value for name, value in (add.get("deletionVector") or {}).items() if value is not None}
         yield f"{path} {json.dumps(vector, sort_keys=True)}", add | ({"deletionVector": vector} if vector else {})
 
 
-def _refuse_missing(location: str, version: int | None, files: list[dict[str, Any]]) -> None:
-    for add in files:
-        path = absolute(location, add["path"])
-        try:
-            os.stat(path)
-            if add.get("deletionVector"):
-                read_vector(location, add["deletionVector"])
-        except OSError as error:
-            raise DataError(
-                "restore-vacuumed",
-                f"version {version} needs {os.path.basename(error.filename or path)}, which was vacuumed or deleted",
-                hint="nothing was changed; restore a later version: `lakesmith history TABLE` lists them",
-            ) from error
+def _refuse_missing(folder: TableFolder, version: int | None, files: list[dict[str, Any]]) -> None:
+    vectors = [vector for add in files if (vector := add.get("deletionVector"))]
+    keys = [data_file_key(folder, add["path"]) for add in files]
+    keys += [key for vector in vectors if (key := vector_file(folder, vector))]
+    missing = missing_file(folder, keys)
+    if missing is not None:
+        raise DataError(
+            "restore-vacuumed",
+            f"version {version} needs {missing.rpartition('/')[2]}, which was vacuumed or deleted",
+            hint="nothing was changed; restore a later version: `lakesmith history TABLE` lists them",
+        )
+    for vector in vectors:  # a corrupt one would restore deleted rows
+        read_vector(folder, vector)

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import DELETE_ROW, HIDDEN
-from lakesmith.disk import make_folders
 from lakesmith.failpoints import failpoint
 from lakesmith.formats.delta import staged_folder
 from lakesmith.formats.delta.commit_results import batch_result, commit_result
 from lakesmith.formats.delta.commit_rules import can_commit
 from lakesmith.formats.delta.commits import table_commits
 from lakesmith.formats.delta.dv_merge import can_merge_by_vectors, match_condition, merge_by_vectors, pin_rows
+from lakesmith.formats.delta.log_files import sql_name
 from lakesmith.formats.delta.partition_overwrite import can_replace_partitions, partition_escaped, replace_partitions
 from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
 from lakesmith.formats.delta.snapshot import open_snapshot, open_snapshot_if_any
 from lakesmith.formats.delta.spark_reads import no_rows
 from lakesmith.formats.delta.spark_settings import FENCE, NOTE, spark_settings
-from lakesmith.ports import BROADCAST_ROWS, CommitResult, ReplaceWhere, Upsert, Write
+from lakesmith.ports import BROADCAST_ROWS, CommitResult, ReplaceWhere, TableFolder, Upsert, Write
 from lakesmith.sql import frame_name, quoted, run_sql
 
 if TYPE_CHECKING:
@@ -29,70 +29,72 @@ _WIDENING = "delta.enableTypeWidening"
 _DV_MERGE_BYTES = "delta.enableDeletionVectors"
 
 
-def append(frame: DataFrame, location: str, write: Write) -> CommitResult:
+def append(frame: DataFrame, folder: TableFolder, write: Write) -> CommitResult:
     """Add the rows; creates the table when there is none."""
     if write.widen:
-        _enable_feature(frame.sparkSession, location, _WIDENING)
-    return _commit(_writer(frame, write).mode("append"), location, write)
+        _enable_feature(frame.sparkSession, folder, _WIDENING)
+    return _commit(_writer(frame, write).mode("append"), folder, write)
 
 
-def overwrite(frame: DataFrame, location: str, write: Write, only: ReplaceWhere | None) -> CommitResult:
+def overwrite(frame: DataFrame, folder: TableFolder, write: Write, only: ReplaceWhere | None) -> CommitResult:
     """Replace all rows, or those that `only` selects."""
     writer = _writer(frame, write).mode("overwrite")
     if only is None:
         writer = writer.option("overwriteSchema", "true") if write.evolve else writer
-        return _commit(writer, location, write)
-    table = open_snapshot(location)
-    if _is_next(table, write) and can_replace_partitions(only, frame, table, location, write):
-        refuse_if_rolled_back(table, location, write)
-        replace_partitions(only, frame, table, location, write)
-        return batch_result(location, write)
+        return _commit(writer, folder, write)
+    table = open_snapshot(folder)
+    if _is_next(table, write) and can_replace_partitions(only, frame, table, folder, write):
+        refuse_if_rolled_back(table, folder, write)
+        replace_partitions(only, frame, table, folder, write)
+        return batch_result(folder, write)
     try:
-        return _commit(writer.option("replaceWhere", only.where), location, write)
+        return _commit(writer.option("replaceWhere", only.where), folder, write)
     except Exception as error:
         if "DELTA_REPLACE_WHERE_MISMATCH" in str(error):
             raise partition_escaped() from error
         raise
 
 
-def accepts_rows(rows: DataFrame, location: str) -> bool:
+def accepts_rows(rows: DataFrame, folder: TableFolder) -> bool:
     """Whether `commit_folder` can commit such rows to the table, or make it."""
-    table = open_snapshot_if_any(location)
-    return table is None or can_commit(table, rows, location)
+    table = open_snapshot_if_any(folder)
+    return table is None or can_commit(table, rows, folder)
 
 
-def commit_folder(folder: str, rows: DataFrame, location: str, write: Write, *, overwrite: bool) -> CommitResult:
+def commit_folder(
+    staged: TableFolder, rows: DataFrame, folder: TableFolder, write: Write, *, overwrite: bool
+) -> CommitResult:
     """Move the Parquet files of a folder into the table and commit them."""
-    table = open_snapshot_if_any(location)
+    table = open_snapshot_if_any(folder)
     if table is None or _is_next(table, write):
-        staged_folder.commit_folder(folder, rows.schema.json(), table, location, write, overwrite=overwrite)
-    return batch_result(location, write)
+        staged_folder.commit_folder(staged, rows.schema.json(), table, folder, write, overwrite=overwrite)
+    return batch_result(folder, write)
 
 
-def merge(upsert: Upsert, location: str, write: Write) -> CommitResult:
+def merge(upsert: Upsert, folder: TableFolder, write: Write) -> CommitResult:
     """Update, insert and delete rows by key, with deletion vectors where `write` and the table allow it."""
     spark = upsert.rows.sparkSession
     if write.deletion_vectors:
-        _enable_feature(spark, location, _DV_MERGE_BYTES)
-        table = open_snapshot(location)
+        _enable_feature(spark, folder, _DV_MERGE_BYTES)
+        table = open_snapshot(folder)
         upsert, count = pin_rows(upsert, table)
-        if _is_next(table, write) and count <= BROADCAST_ROWS and can_merge_by_vectors(table, upsert.rows, location):
-            refuse_if_rolled_back(table, location, write)
-            merge_by_vectors(upsert, count, table, location, write)
-            return batch_result(location, write)
+        if _is_next(table, write) and count <= BROADCAST_ROWS and can_merge_by_vectors(table, upsert.rows, folder):
+            refuse_if_rolled_back(table, folder, write)
+            merge_by_vectors(upsert, count, table, folder, write)
+            return batch_result(folder, write)
     evolution = "WITH SCHEMA EVOLUTION " if write.evolve else ""
-    _refuse_if_rolled_back(location, write)
+    _refuse_if_rolled_back(folder, write)
     # MERGE takes its fence and note from session settings that do not reset themselves. Left set, they would make Delta
     # skip later writes without an error. Only one table uses this session.
     fence = {**dict(zip(FENCE, (write.flow, str(write.sequence)), strict=True)), NOTE: write.note}
     with spark_settings(spark, fence):
         name = frame_name()
         statement = (
-            f"MERGE {evolution}INTO delta.`{location}` AS target USING {name} AS source "
+            f"MERGE {evolution}INTO {sql_name(folder)} AS target USING {name} AS source "
             f"ON {match_condition(upsert)} {_merge_clauses(upsert)}"
         )
         run_sql(spark, statement, {name: upsert.rows}).collect()
-    return batch_result(location, write)
+    return batch_result(folder, write)
 
 
 def _merge_clauses(upsert: Upsert) -> str:
@@ -108,39 +110,44 @@ def _merge_clauses(upsert: Upsert) -> str:
     )
 
 
-def widen(spark: SparkSession, location: str, columns: Mapping[str, str]) -> None:
+def widen(spark: SparkSession, folder: TableFolder, columns: Mapping[str, str]) -> None:
     """Give columns wider types by an append of no rows."""
-    _enable_feature(spark, location, _WIDENING)
-    rows = no_rows(spark, location)
+    _enable_feature(spark, folder, _WIDENING)
+    rows = no_rows(spark, folder)
     types = {name.lower(): type for name, type in columns.items()}
     wide = [
         f"CAST({quoted(name)} AS {types[name.lower()]}) AS {quoted(name)}" if name.lower() in types else quoted(name)
         for name in rows.columns
     ]
-    rows.selectExpr(*wide).write.format("delta").mode("append").option("mergeSchema", "true").save(location)
+    rows.selectExpr(*wide).write.format("delta").mode("append").option("mergeSchema", "true").save(
+        folder.engine_url("spark")
+    )
 
 
-def compact(spark: SparkSession, location: str, note: str) -> CommitResult | None:
+def compact(spark: SparkSession, folder: TableFolder, note: str) -> CommitResult | None:
     """Combine small files into larger ones; None when there is nothing to do."""
-    before = open_snapshot(location).version()
+    before = open_snapshot(folder).version()
     with spark_settings(spark, {NOTE: note}):
-        spark.sql(f"OPTIMIZE delta.`{location}`").collect()
-    made = next((commit for commit in table_commits(location, before) if commit.note == note), None)
+        spark.sql(f"OPTIMIZE {sql_name(folder)}").collect()
+    made = next((commit for commit in table_commits(folder, before) if commit.note == note), None)
     return commit_result(made) if made else None
 
 
-def _commit(writer: DataFrameWriter, location: str, write: Write) -> CommitResult:
-    _refuse_if_rolled_back(location, write)
-    make_folders(location)
-    writer.options(txnAppId=write.flow, txnVersion=write.sequence, userMetadata=write.note).save(location)
-    return batch_result(location, write)
+def _commit(writer: DataFrameWriter, folder: TableFolder, write: Write) -> CommitResult:
+    _refuse_if_rolled_back(folder, write)
+    if folder.disk is not None:
+        folder.disk.make_folder(folder.path)
+    writer.options(txnAppId=write.flow, txnVersion=write.sequence, userMetadata=write.note).save(
+        folder.engine_url("spark")
+    )
+    return batch_result(folder, write)
 
 
-def _refuse_if_rolled_back(location: str, write: Write) -> None:
+def _refuse_if_rolled_back(folder: TableFolder, write: Write) -> None:
     """Check before a commit by Spark, which reads the table a moment later. A rollback in between is found after the
     commit."""
     if write.based_on is not None:
-        refuse_if_rolled_back(open_snapshot(location), location, write)
+        refuse_if_rolled_back(open_snapshot(folder), folder, write)
 
 
 def _writer(frame: DataFrame, write: Write) -> DataFrameWriter:
@@ -152,11 +159,11 @@ def _writer(frame: DataFrame, write: Write) -> DataFrameWriter:
     return writer
 
 
-def _enable_feature(spark: SparkSession, location: str, feature: str) -> None:
+def _enable_feature(spark: SparkSession, folder: TableFolder, feature: str) -> None:
     """Enable a table feature in a commit of its own that changes no row. To be killed after it does no harm."""
-    if open_snapshot(location).metadata().configuration.get(feature) != "true":
-        spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('{feature}' = 'true')").collect()
-        failpoint("feature.enabled", location)
+    if open_snapshot(folder).metadata().configuration.get(feature) != "true":
+        spark.sql(f"ALTER TABLE {sql_name(folder)} SET TBLPROPERTIES ('{feature}' = 'true')").collect()
+        failpoint("feature.enabled", folder)
 
 
 def _is_next(table: DeltaTable, write: Write) -> bool:

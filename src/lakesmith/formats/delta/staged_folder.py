@@ -7,7 +7,6 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from lakesmith.disk import make_folders
 from lakesmith.failpoints import failpoint
 from lakesmith.formats.delta.actions import (
     add_actions,
@@ -18,28 +17,29 @@ from lakesmith.formats.delta.actions import (
     row_count,
 )
 from lakesmith.formats.delta.add_files import add_files
-from lakesmith.ports import DataFile, Write
+from lakesmith.ports import DataFile, TableFolder, Write
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
 def commit_folder(
-    folder: str, columns: str, table: DeltaTable | None, location: str, write: Write, *, overwrite: bool
+    staged: TableFolder, columns: str, table: DeltaTable | None, folder: TableFolder, write: Write, *, overwrite: bool
 ) -> None:
     """Move the files of a folder into the table's folder and commit them; with `overwrite`, in place of all others."""
     own = new_batch_folder(write)
-    make_folders(location)
-    os.rename(folder, os.path.join(location, own))
+    if folder.disk is not None:
+        folder.disk.make_folder(folder.path)
+    os.rename(staged.url, os.path.join(folder.url, own))
     failpoint("files.moved", write.flow)
-    added = list(add_actions(location, own))
+    added = add_actions(folder, own)
     if table is None or not overwrite:
         table_id = str(table.metadata().id) if table is not None else None
         files = [DataFile(unquote(add["path"]), add["size"], row_count([add]), stats=add["stats"]) for add in added]
-        add_files(location, files, columns, write, table_id)
+        add_files(folder, files, columns, write, table_id)
         return
-    removed = list(remove_all_actions(location, table.version()))
+    removed = list(remove_all_actions(folder, table.version()))
     parameters = {"mode": "Overwrite", "partitionBy": json.dumps([])}
     actions = [*removed, *({"add": add} for add in added)]
     metrics = overwrite_metrics(added, removed)
-    commit_actions(location, table.version(), write, ("WRITE", parameters), metrics, actions)
+    commit_actions(folder, table.version(), write, ("WRITE", parameters), metrics, actions)

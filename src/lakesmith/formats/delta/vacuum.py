@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from lakesmith.formats.delta.actions import active_files, log_segment
+from lakesmith.formats.delta.log_files import sql_name
 from lakesmith.formats.delta.snapshot import open_snapshot_if_any
 from lakesmith.formats.delta.spark_settings import spark_settings
+from lakesmith.ports import ObjectFact, TableFolder
 from lakesmith.sql import frame_name, run_sql
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _SETTINGS = {
 
 
 def vacuum(
-    spark: SparkSession, location: str, older_than: float, before_delete: Callable[[], None] | None = None
+    spark: SparkSession, folder: TableFolder, older_than: float, before_delete: Callable[[], None] | None = None
 ) -> None:
     """Delete the files that no version of the last `older_than` seconds references. `before_delete` may raise to stop
     it: files that appear after the call are not deleted."""
@@ -38,26 +39,27 @@ def vacuum(
     with spark_settings(spark, _SETTINGS):
         # Delta computes ages when the statement runs. If this process were suspended after `before_delete`, Delta would
         # delete files that others wrote since. So it gets the list of files from before the call.
-        old = [row["path"] for row in spark.sql(f"VACUUM delta.`{location}` {retention} DRY RUN").collect()]
+        old = [row["path"] for row in spark.sql(f"VACUUM {sql_name(folder)} {retention} DRY RUN").collect()]
         if before_delete is not None:
             before_delete()
         if not old:
             return
         inventory = spark.createDataFrame([(path, 0, False, 0) for path in old], _INVENTORY_COLUMNS)
         name = frame_name()
-        statement = f"VACUUM delta.`{location}` USING INVENTORY (SELECT * FROM {name}) {retention}"
+        statement = f"VACUUM {sql_name(folder)} USING INVENTORY (SELECT * FROM {name}) {retention}"
         run_sql(spark, statement, {name: inventory}).collect()
 
 
-def count_unused_files(location: str, older_than: float) -> int:
+def count_unused_files(folder: TableFolder, older_than: float) -> int:
     """The most files that a vacuum would delete. Needs no JVM."""
-    table = open_snapshot_if_any(location)
+    table = open_snapshot_if_any(folder)
     if table is None:
         return 0
-    readable = log_segment(location, table.version()) is not None
-    needed = active_files(location, table.version(), lambda _: True) if readable else {}
-    before = time.time() - whole_hours(older_than)
-    return sum(1 for path in _data_files(location) if path not in needed and os.stat(path).st_mtime < before)
+    readable = log_segment(folder, table.version()) is not None
+    needed = active_files(folder, table.version(), lambda _: True) if readable else {}
+    before = (time.time() - whole_hours(older_than)) * 1000
+    files = _data_files(folder)
+    return sum(1 for file in files if file.modified < before and folder.key(file.key) not in needed)
 
 
 def whole_hours(seconds: float) -> float:
@@ -66,8 +68,10 @@ def whole_hours(seconds: float) -> float:
     return seconds if seconds < 3600 else math.ceil((seconds - 60) / 3600) * 3600.0
 
 
-def _data_files(location: str) -> Iterator[str]:
-    """The files in a table's folder that are not part of its log."""
-    for parent, folders, names in os.walk(os.path.abspath(location)):
-        folders[:] = [name for name in folders if name[0] not in "._" or name == "_change_data" or "=" in name]
-        yield from (os.path.join(parent, name) for name in names if name[0] not in "._")
+def _data_files(folder: TableFolder) -> Iterator[ObjectFact]:
+    """The files in a table's folder that Delta's VACUUM looks at."""
+    for file in folder.list():
+        *folders, name = file.key.split("/")
+        hidden = any(each[0] in "._" and each != "_change_data" and "=" not in each for each in folders)
+        if not hidden and name[0] not in "._":
+            yield file
