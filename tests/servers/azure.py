@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import subprocess
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from email.utils import formatdate
 from pathlib import Path
+from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -25,12 +29,30 @@ class AzureServer:
 
     def container(self) -> str:
         """Create a container, and return its name."""
-        from azure.storage.blob import BlobServiceClient
-
         name = f"container-{uuid4().hex[:12]}"
-        with BlobServiceClient(self.settings()["endpoint"], credential=self.account_key) as service:
-            service.create_container(name).close()
+        self.request("PUT", f"/{self.account}/{name}", "restype:container")
         return name
+
+    def put(self, container: str, name: str, data: bytes) -> None:
+        """Create a blob of any name, valid or not."""
+        self.request("PUT", f"/{self.account}/{container}/{quote(name)}", data=data)
+
+    def request(self, method: str, path: str, query: str = "", data: bytes = b"") -> None:
+        """Send a request that the account's key signs."""
+        headers = {
+            "x-ms-blob-type": "BlockBlob",
+            "x-ms-date": formatdate(usegmt=True),
+            "x-ms-version": "2021-12-02",
+        }
+        signed = "".join(f"{name}:{value}\n" for name, value in headers.items())
+        parts = [method, "", "", str(len(data) or ""), "", "application/octet-stream", *[""] * 6]
+        text = "\n".join(parts) + f"\n{signed}/{self.account}{path}" + (f"\n{query}" if query else "")
+        digest = hmac.digest(base64.b64decode(self.account_key), text.encode(), "sha256")
+        headers["Authorization"] = f"SharedKey {self.account}:{base64.b64encode(digest).decode()}"
+        headers["Content-Type"] = "application/octet-stream"
+        url = f"http://127.0.0.1:{self.port}{path}?{query.replace(':', '=')}"
+        request = urllib.request.Request(url, data, headers, method=method)
+        urllib.request.urlopen(request, timeout=10).close()
 
     def settings(self, port: int | None = None) -> dict[str, str]:
         """Return the settings to reach it, directly or through a proxy."""

@@ -14,8 +14,10 @@ from tests.servers.proxy import _reset
 
 Failure = Literal["503", "reset", "drop reply", "hang", "expired", "expired token", "unconditional"]
 """`drop reply`: the server handles the request, and its reply is lost. `hang`: no answer ever comes. `expired` and
-`expired token`: the store rejects the credentials with 403 or 400. `unconditional`: the condition is removed."""
+`expired token`: the store rejects the credentials with 403 or 400. `unconditional`: the store ignores the condition,
+and replies that it overwrote the file."""
 
+_OVERWRITTEN = b'HTTP/1.1 200 OK\r\nETag: "0"\r\nContent-Length: 0\r\n\r\n'
 _ANSWERS = {
     "503": ("503 Slow Down", "SlowDown", "Reduce your request rate."),
     "expired": ("403 Forbidden", "ExpiredToken", "The provided token has expired."),
@@ -67,8 +69,6 @@ class HttpProxy:
     """Passes requests on to a server, and makes some of them fail."""
 
     server: int
-    resign: Callable[[Request], None] | None = None
-    """Signs a request again after its headers were changed."""
     failed: list[str] = field(default_factory=list)
     """Method and path of each request that failed."""
     seen: list[str] = field(default_factory=list)
@@ -135,9 +135,9 @@ class HttpProxy:
                 self._ask(request)
                 return False
             case "unconditional":
-                request.headers = [each for each in request.headers if each[0].lower() != "if-none-match"]
-                assert self.resign is not None
-                self.resign(request)
+                reply = self._ask(request)
+                client.sendall(_OVERWRITTEN if reply.split(b" ", 2)[1] == b"412" else reply)
+                return True
         client.sendall(self._ask(request))
         return True
 
@@ -207,8 +207,8 @@ def http_proxy_to() -> Iterator[Callable[..., HttpProxy]]:
     """Create a proxy to a port."""
     made: list[HttpProxy] = []
 
-    def make(port: int, resign: Callable[[Request], None] | None = None) -> HttpProxy:
-        made.append(HttpProxy(port, resign))
+    def make(port: int) -> HttpProxy:
+        made.append(HttpProxy(port))
         return made[-1]
 
     yield make

@@ -1,4 +1,4 @@
-"""Tests of the local disk only; `tests/conformance/test_storage.py` has those of every store."""
+"""Tests of the local disk only; `tests/conformance/test_store.py` has those of every store."""
 
 from __future__ import annotations
 

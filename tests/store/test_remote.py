@@ -6,10 +6,12 @@ import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from tests.servers.azure import AzureServer, azure
 from tests.servers.http import WebServer, http
+from tests.servers.http_proxy import HttpProxy, http_proxy_to
 from tests.servers.proxy import Cut, Fault, Proxy, proxy_to
 from tests.servers.s3 import S3Server, s3
 from tests.servers.sftp import SftpServer, sftp
@@ -17,13 +19,14 @@ from tests.store.stores import REMOTE, Place, make_place, put
 
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError
 from lakesmith.ports import SkippedEntry
-from lakesmith.store import RemoteStore, failures, landing_store, open_store
+from lakesmith.store import ObjectStore, failures, landing_store, open_store
 from lakesmith.store.access import find_access
 
-__all__ = ["azure", "http", "proxy_to", "s3", "sftp"]
+__all__ = ["azure", "http", "http_proxy_to", "proxy_to", "s3", "sftp"]
 
 LARGE = bytes(range(256)) * 40_000
 ProxyTo = Callable[[int], Proxy]
+HttpProxyTo = Callable[[int], HttpProxy]
 
 
 @pytest.fixture(params=REMOTE)
@@ -80,13 +83,13 @@ def test_a_missing_server_is_an_error(place: Place, proxy_to: ProxyTo, no_waitin
 
 @pytest.mark.servers
 def test_a_stream_resumes_after_a_broken_connection(place: Place, proxy_to: ProxyTo, no_waiting: None) -> None:
-    put(place.open(), "large.bin", LARGE)
+    put(place.open(), "large.bin", LARGE * 2)
     proxy = proxy_to(place.port)
     storage = place.behind(proxy)
     with storage.open("large.bin") as file:
         start = file.read(100)
         proxy.fail(Cut(2_000_000), "reset", Cut(1_000_000))
-        assert start + file.read() == LARGE
+        assert start + file.read() == LARGE * 2
     assert proxy.faulted == 3
 
 
@@ -185,71 +188,124 @@ def test_many_pages_of_a_listing_are_read(s3: S3Server) -> None:
     folder = s3.folder / bucket / "in"
     (folder / "archive").mkdir(parents=True)
     for number in range(2_500):
-        (folder / f"{number:04}.json").touch()
+        (folder / f"{number:04}.json").write_text("1")
     (folder / "archive" / "old.json").touch()
     storage = open_store(f"s3a://{bucket}", {f"s3://{bucket}": s3.settings()})
     known = {file.path: file for file in storage.find("in/*.json")}
     assert len(known) == 2_500
-    (folder / "new.json").touch()
+    (folder / "new.json").write_text("1")
     assert [file.path for file in storage.find("in/*.json", known)] == ["in/new.json"]
 
 
 @pytest.mark.servers
-def test_s3_lists_only_keys_after_a_path(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    from s3fs import S3FileSystem
-
-    bucket = s3.bucket()
+def test_s3_lists_only_keys_after_a_path(s3: S3Server, http_proxy_to: HttpProxyTo) -> None:
+    bucket, proxy = s3.bucket(), http_proxy_to(s3.port)
     for day in (1, 2, 3):
         folder = s3.folder / bucket / f"in/day={day}"
         folder.mkdir(parents=True)
         for number in range(1_000 if day < 3 else 1_500):
-            (folder / f"{number:04}.json").touch()
-    storage = open_store(f"s3://{bucket}", {f"s3://{bucket}": s3.settings()})
-    requests: list[str] = []
-    real = S3FileSystem.call_s3
-
-    def counted(self: S3FileSystem, method: str, **words: object) -> object:
-        requests.append(method)
-        return real(self, method, **words)
-
-    monkeypatch.setattr(S3FileSystem, "call_s3", counted)
+            (folder / f"{number:04}.json").write_text("1")
+    storage = open_store(f"s3://{bucket}", {f"s3://{bucket}": s3.settings(proxy.port)})
     assert len(list(storage.find("in/*/*.json"))) == 3_500
-    assert len(requests) == 4
-    requests.clear()
+    assert len(proxy.seen) == 4
+    proxy.seen.clear()
     found = [file.path for file in storage.find("in/*/*.json", after="in/day=3/0001.json")]
-    assert (len(found), found[0], len(requests)) == (1_498, "in/day=3/0002.json", 2)  # a stream of two pages
-    requests.clear()
+    assert (len(found), found[0], len(proxy.seen)) == (1_498, "in/day=3/0002.json", 2)  # a stream of two pages
+    proxy.seen.clear()
     url = f"s3://{bucket}/in/day=*/*.json"
     assert [file.path for file in storage.find(url, after=f"s3://{bucket}/in/day=3/1498.json")] == [
         f"s3://{bucket}/in/day=3/1499.json"
     ]
-    assert len(requests) == 1
+    assert len(proxy.seen) == 1
+    proxy.seen.clear()
+    assert len(list(storage.find("in/day=3/0*.json"))) == 1_000
+    assert len(proxy.seen) <= 2
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("kind", ["azure", "sftp"])
-def test_folders_before_a_path_are_not_listed(
-    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from azure.storage.blob import ContainerClient
+def test_a_folder_below_a_flat_glob_costs_at_most_two_pages(s3: S3Server, http_proxy_to: HttpProxyTo) -> None:
+    bucket, proxy = s3.bucket(), http_proxy_to(s3.port)
+    archive = s3.folder / bucket / "in" / "archive"
+    archive.mkdir(parents=True)
+    for number in range(4_500):
+        (archive / f"{number:04}.json").write_text("1")
+    for name in ("a.json", "b.json", "c.json"):
+        (archive.parent / name).write_text("1")
+    storage = open_store(f"s3://{bucket}", {f"s3://{bucket}": s3.settings(proxy.port)})
+    assert [file.path for file in storage.find("in/*.json")] == ["in/a.json", "in/b.json", "in/c.json"]
+    assert len(proxy.seen) == 1
+    proxy.seen.clear()
+    assert [file.path for file in storage.find("in/*.json", after="in/a.json")] == ["in/b.json", "in/c.json"]
+    assert len(proxy.seen) <= 3
+
+
+@pytest.mark.servers
+def test_azure_lists_no_folders_before_a_path(azure: AzureServer, http_proxy_to: HttpProxyTo) -> None:
+    proxy, container = http_proxy_to(azure.port), azure.container()
+    storage = open_store(f"az://{container}", {f"az://{container}": azure.settings(proxy.port)})
+    for day in range(1, 6):
+        put(storage, f"day={day}/a.json")
+        put(storage, f"day={day}/b.json")
+    proxy.seen.clear()
+    found = storage.find("*/*.json", after="day=4/a.json")
+    assert [file.path for file in found] == ["day=4/b.json", "day=5/a.json", "day=5/b.json"]
+    listed = [parse_qs(urlsplit(request).query).get("prefix", [""])[0] for request in proxy.seen]
+    assert sorted(listed) == ["", "day=4/", "day=5/"]
+
+
+@pytest.mark.servers
+def test_sftp_lists_no_folders_before_a_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     from paramiko import SFTPClient
 
-    storage = make_place(kind, request).open()
+    storage = make_place("sftp", request).open()
     for day in range(1, 6):
         put(storage, f"day={day}/a.json")
         put(storage, f"day={day}/b.json")
     listed: list[str] = []
-    owner, name = (ContainerClient, "walk_blobs") if kind == "azure" else (SFTPClient, "listdir_attr")
-    real = getattr(owner, name)
+    real = SFTPClient.listdir_attr
 
     def noting(self: object, folder: str) -> object:
         listed.append(folder.rstrip("/").rpartition("/")[2])
         return real(self, folder)
 
-    monkeypatch.setattr(owner, name, noting)
+    monkeypatch.setattr(SFTPClient, "listdir_attr", noting)
     found = storage.find("*/*.json", after="day=4/a.json")
     assert [file.path for file in found] == ["day=4/b.json", "day=5/a.json", "day=5/b.json"]
     assert sorted(listed[1:]) == ["day=4", "day=5"]
+
+
+@pytest.mark.servers
+def test_folder_markers_are_not_files(azure: AzureServer) -> None:
+    container = azure.container()
+    storage = open_store(f"az://{container}", {f"az://{container}": azure.settings()})
+    put(storage, "in/day/a.json", b"1")
+    put(storage, "in/empty.json", b"")
+    for name in ("in/day/", "in/later/"):
+        azure.put(container, name, b"")
+    assert [file.key for file in storage.list("in/")] == ["in/day/a.json", "in/empty.json"]
+    for pattern in ("in/**", "in/**/*"):
+        assert [file.path for file in storage.find(pattern)] == ["in/day/a.json", "in/empty.json"]
+    assert [file.path for file in storage.find("in/*")] == ["in/empty.json"]
+
+
+@pytest.mark.servers
+def test_a_small_file_costs_one_request_each_time(s3: S3Server, http_proxy_to: HttpProxyTo) -> None:
+    bucket, proxy = s3.bucket(), http_proxy_to(s3.port)
+    storage = open_store(f"s3://{bucket}", {f"s3://{bucket}": s3.settings(proxy.port)})
+    for act in (
+        lambda: storage.put_if_absent("a", b"1"),
+        lambda: storage.put_if_absent("a", b"2"),
+        lambda: storage.read("a"),
+        lambda: storage.stat("a"),
+        lambda: storage.open("a").close(),
+        lambda: list(storage.list("a", after="a")),
+        lambda: storage.replace("a", b"2"),
+        lambda: storage.confirm({"a": 1}),
+        lambda: storage.delete(["a", "b", "c"]),
+    ):
+        proxy.seen.clear()
+        act()
+        assert len(proxy.seen) == 1, proxy.seen
 
 
 def test_a_web_server_gets_no_request_for_files_before_a_path(http: WebServer) -> None:
@@ -413,7 +469,7 @@ def test_files_listed_by_url_have_urls_as_paths(s3: S3Server) -> None:
     bucket = s3.bucket()
     settings = {f"s3://{bucket}": s3.settings()}
     storage, pattern = landing_store(f"s3://{bucket}/in/*.json", "/data", settings)
-    assert isinstance(storage, RemoteStore)
+    assert isinstance(storage, ObjectStore)
     put(storage, "in/a.json", b"1")
     (fact,) = storage.find(pattern)
     assert fact.path == storage.location(fact.path) == f"s3://{bucket}/in/a.json"

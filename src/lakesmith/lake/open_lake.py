@@ -49,7 +49,8 @@ class OpenLake:
     def of(cls, declaration: LakeDeclaration) -> OpenLake:
         """Open a lake. Starts nothing and writes nothing."""
         adopted = {name: table.adopted for name, table in declaration.tables.items() if table.adopted is not None}
-        warehouse = Warehouse(declaration.environment.warehouse, adopted, declaration.environment.umask)
+        here = declaration.environment
+        warehouse = Warehouse(here.warehouse, adopted, here.umask, here.storage)
         cached = cache_folder() / "lakes" / hashlib.sha256(warehouse.store.url.encode()).hexdigest()[:16]
         facts_cache, ledger = FactsCache(cached.with_suffix(".facts.json")), Ledger(warehouse)
         return cls(

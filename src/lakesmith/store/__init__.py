@@ -11,6 +11,7 @@ from lakesmith.store.landing import (
     list_in_order,
 )
 from lakesmith.store.local import LocalStore
+from lakesmith.store.object_store import ObjectStore
 from lakesmith.store.remote import RemoteStore
 from lakesmith.store.warehouse import Warehouse, folder_at, open_store
 
@@ -19,6 +20,7 @@ __all__ = [
     "LandingProgress",
     "LandingReport",
     "LocalStore",
+    "ObjectStore",
     "RemoteStore",
     "Warehouse",
     "archive_path",

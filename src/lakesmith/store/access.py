@@ -10,6 +10,7 @@ from lakesmith.errors import DeclarationError, did_you_mean
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "s3": ("endpoint", "key", "secret", "session_token", "region"),
     "az": ("account", "account_key", "sas_token", "connection_string", "endpoint", "allow_plain_http"),
+    "gs": ("service_account", "endpoint"),
     "sftp": ("user", "password", "key_file", "known_hosts"),
     "http": ("token", "headers", "allow_plain_http"),
 }
@@ -21,6 +22,7 @@ _KINDS = {
     "az": "az",
     "abfs": "az",
     "abfss": "az",
+    "gs": "gs",
     "sftp": "sftp",
     "http": "http",
     "https": "http",

@@ -6,6 +6,7 @@ Errors are matched by name and status, because each library is optional and has 
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import Literal, TypeVar
 from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.store.access import Access
 
-Kind = Literal["missing", "exists", "denied", "unknown-host", "rejected", "transient"]
+Kind = Literal["missing", "exists", "denied", "unknown-host", "range", "rejected", "transient"]
 Result = TypeVar("Result")
 
 WAITS = (0.2, 0.5, 1.0, 2.0, 4.0)
@@ -43,11 +44,21 @@ _BY_NAME: dict[str, Kind] = {
     "CapabilityNotSupported": "rejected",
     "ParamValidationError": "rejected",
     "TooManyRedirects": "rejected",
+    # obstore, which raises FileNotFoundError too
+    "AlreadyExistsError": "exists",
+    "PreconditionError": "exists",
+    "PermissionDeniedError": "denied",
+    "UnauthenticatedError": "denied",
+    "InvalidPathError": "rejected",
+    "NotSupportedError": "rejected",
+    "UnknownConfigurationKeyError": "rejected",
 }
-_BY_STATUS: dict[int, Kind] = {401: "denied", 403: "denied", 404: "missing", 412: "exists"}
+_BY_STATUS: dict[int, Kind] = {401: "denied", 403: "denied", 404: "missing", 412: "exists", 416: "range"}
 _EXPIRED = ("ExpiredToken", "TokenRefreshRequired", "RequestExpired", "InvalidToken", "400")
 """S3's codes for expired credentials, whose status is less specific. The reply to a HEAD request has no code but 400,
 and nothing else in such a request could be wrong."""
+_CONCURRENT = ("ConditionalRequestConflict", "OperationAborted")
+"""S3's codes for another write of the same name that has not ended, so that the condition is not decided yet."""
 _TRANSIENT = (408, 409, 425, 429)
 _BUGS = (TypeError, AttributeError, NameError, AssertionError)
 
@@ -57,10 +68,13 @@ def failure_kind(error: BaseException) -> Kind:
     for each in _error_chain(error):
         if _is_guess(each):
             continue
+        code = _code(each)
+        if code in _CONCURRENT:
+            return "transient"
         kind = _BY_NAME.get(type(each).__name__)
         if kind is not None:
             return kind
-        if _code(each) in _EXPIRED:
+        if code in _EXPIRED or _asks_machine(each):
             return "denied"
         status = _status(each)
         if status in _BY_STATUS:
@@ -69,6 +83,8 @@ def failure_kind(error: BaseException) -> Kind:
             return "rejected"
         if "not found in known_hosts" in str(each):
             return "unknown-host"
+        if "Wanted range starting at" in str(each):
+            return "range"
     return "transient"
 
 
@@ -101,7 +117,7 @@ def store_errors(access: Access, location: str) -> Iterator[None]:
 
 
 def _store_error(error: Exception, access: Access, location: str) -> InfrastructureError:
-    reason = access.hidden(" ".join(str(error).split()))[:200]
+    reason = access.hidden(" ".join(_reason(str(error)).split()))[:200]
     match failure_kind(error):
         case "denied":
             return InfrastructureError(
@@ -161,7 +177,15 @@ def _is_guess(error: BaseException) -> bool:
 
 def _code(error: BaseException) -> str | None:
     response = getattr(error, "response", None)
-    return response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+    if isinstance(response, dict):
+        code: str | None = response.get("Error", {}).get("Code")
+        return code
+    reply = _REPLY.search(str(error))
+    if reply is None:
+        return None
+    # The reply to a HEAD request has no code.
+    found = _CODE.search(reply["body"])
+    return found[1] if found else reply["status"] if "Generic S3 error" in str(error) and not reply["body"] else None
 
 
 def _status(error: BaseException) -> int | None:
@@ -170,4 +194,30 @@ def _status(error: BaseException) -> int | None:
     if status is None:
         of_boto = response["ResponseMetadata"]["HTTPStatusCode"] if isinstance(response, dict) else None
         status = of_boto or getattr(response, "status_code", None)
+    if status is None and (reply := _REPLY.search(str(error))):
+        status = int(reply["status"])
     return status if isinstance(status, int) else None
+
+
+_REPLY = re.compile(
+    r" in [\d.]+\S{1,2} - Server returned non-2xx status code: (?P<status>\d{3}) ?(?P<words>[^:\n]*):? ?"
+    r"(?P<body>.*?)\s*(?:\n\nDebug source:|\Z)",
+    re.DOTALL,
+)
+"""The store's reply in an error of obstore, whose writers raise it without its class."""
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+
+
+def _reason(text: str) -> str:
+    """A short text of an error; of obstore's, the reply of the store, without the URL of the request."""
+    reply = _REPLY.search(text)
+    if reply is None:
+        return text.partition("\n\nDebug source:")[0].rpartition(" - ")[2]
+    parts = [found[1] for found in (_CODE.search(reply["body"]), _MESSAGE.search(reply["body"])) if found]
+    return ": ".join([f"{reply['status']} {reply['words']}", *parts])
+
+
+def _asks_machine(error: BaseException) -> bool:
+    """Whether obstore found no credentials, and asked the cloud's own machines for some."""
+    return "//169.254.169.254/" in str(error) or "metadata.google.internal" in str(error)

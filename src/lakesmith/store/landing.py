@@ -19,9 +19,8 @@ from lakesmith.ports import FileFact, SkippedEntry, Store
 from lakesmith.store.access import find_access, is_remote
 from lakesmith.store.globs import Glob
 from lakesmith.store.local import LocalStore
-from lakesmith.store.remote import RemoteStore
 from lakesmith.store.skipped import Skip
-from lakesmith.store.warehouse import open_store
+from lakesmith.store.warehouse import open_store, store_of
 
 MANIFEST = "_manifest"
 """The folder of the manifests, beside the files; listings skip it."""
@@ -66,7 +65,7 @@ def landing_store(
     are never confused. On local disk, links must not leave the folder before the first wildcard."""
     if is_remote(files):
         access, _ = find_access(files, settings)
-        return RemoteStore(access), files
+        return store_of(access), files
     root, glob = ("/", files.removeprefix("file://")) if files.startswith(("file://", "/")) else (landing, files)
     if is_remote(root):
         return open_store(root, settings), glob

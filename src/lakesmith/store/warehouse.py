@@ -8,8 +8,9 @@ from types import MappingProxyType
 from lakesmith.declare import PRIVATE, TableName
 from lakesmith.disk import set_umask
 from lakesmith.ports import Store, TableFolder
-from lakesmith.store.access import find_access, is_remote
+from lakesmith.store.access import Access, find_access, is_remote
 from lakesmith.store.local import LocalStore
+from lakesmith.store.object_store import ObjectStore
 from lakesmith.store.remote import RemoteStore
 
 _NO_SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType({})
@@ -18,15 +19,20 @@ _NO_SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 def open_store(url: str, settings: Mapping[str, Mapping[str, str]] = _NO_SETTINGS) -> Store:
     """The store of a folder or URL. `settings` are by URL prefix; the longest match wins."""
     if is_remote(url):
-        return RemoteStore(*find_access(url, settings))
+        return store_of(*find_access(url, settings))
     return LocalStore(url.removeprefix("file://"))
+
+
+def store_of(access: Access, path: str = "") -> Store:
+    """The store of a bucket, container or server, from a folder of it on."""
+    return (ObjectStore if access.kind in ("s3", "az", "gs") else RemoteStore)(access, path)
 
 
 def folder_at(url: str, settings: Mapping[str, Mapping[str, str]] = _NO_SETTINGS) -> TableFolder:
     """The folder of a table that may lie outside of the warehouse."""
     if is_remote(url):
         access, path = find_access(url, settings)
-        return TableFolder(RemoteStore(access), path)
+        return TableFolder(store_of(access), path)
     parent, _, name = url.removeprefix("file://").rstrip("/").rpartition("/")
     return TableFolder(
         LocalStore(
@@ -40,14 +46,20 @@ class Warehouse:
     """The folders of a lake below one root. Their names are made from validated names only.
 
     `adopted` are the folders of tables that the lake only reads. `umask` holds the permissions that new files and
-    folders do not get.
+    folders do not get. `settings` are those of remote stores.
     """
 
-    def __init__(self, url: str, adopted: Mapping[TableName, str] | None = None, umask: int = PRIVATE) -> None:
-        self.store = open_store(url)
+    def __init__(
+        self,
+        url: str,
+        adopted: Mapping[TableName, str] | None = None,
+        umask: int = PRIVATE,
+        settings: Mapping[str, Mapping[str, str]] = _NO_SETTINGS,
+    ) -> None:
+        self.store = open_store(url, settings)
         if not is_remote(url):
             set_umask(self.store.url, umask)
-        self._adopted = {name: folder_at(location) for name, location in (adopted or {}).items()}
+        self._adopted = {name: folder_at(location, settings) for name, location in (adopted or {}).items()}
 
     def folder(self, path: str) -> TableFolder:
         """A folder of the warehouse."""

@@ -52,7 +52,7 @@ class UnitTestWarehouse:
     _writes: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self.warehouse = Warehouse(self.lake.environment.warehouse)
+        self.warehouse = Warehouse(self.lake.environment.warehouse, settings=self.lake.environment.storage)
         self.format = Delta()
 
     @property

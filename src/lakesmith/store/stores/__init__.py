@@ -1,4 +1,4 @@
-"""One module per kind of store: how to connect, list, and create files that must not exist yet."""
+"""One module per kind of server that only lands files: how to connect, list, and create new files."""
 
 from __future__ import annotations
 
@@ -38,37 +38,28 @@ class ConnectedStore(Protocol):
 
 
 class _Connections(threading.local):
-    """The connections of one thread, for libraries that are not thread-safe."""
+    """The connections of one thread: the libraries are not thread-safe."""
 
     def __init__(self) -> None:
         self.own: dict[Access, ConnectedStore] = {}
 
 
 _connections = _Connections()
-_shared: dict[Access, ConnectedStore] = {}
 _connecting = threading.Lock()
 
 
 def connect(access: Access) -> ConnectedStore:
-    """The store of these settings; connects on first use."""
-    connections = _shared if access.kind in ("s3", "az") else _connections.own
+    """The store of these settings for this thread; connects on first use."""
+    # One after the other: servers refuse many logins at once.
     with _connecting:
-        if access not in connections:
-            connections[access] = _connect(access)
-        return connections[access]
+        if access not in _connections.own:
+            _connections.own[access] = _connect(access)
+    return _connections.own[access]
 
 
 def _connect(access: Access) -> ConnectedStore:
     try:
         match access.kind:
-            case "s3":
-                from lakesmith.store.stores.s3 import S3
-
-                return S3(access)
-            case "az":
-                from lakesmith.store.stores.azure import Azure
-
-                return Azure(access)
             case "sftp":
                 from lakesmith.store.stores.sftp import Sftp
 
@@ -78,9 +69,8 @@ def _connect(access: Access) -> ConnectedStore:
 
                 return Http(access)
     except ImportError as error:
-        extra = {"az": "azure"}.get(access.kind, access.kind)
         raise InfrastructureError(
             "missing-library",
             f"{access.url} needs the package {error.name}, which is not installed",
-            hint=f"pip install 'lakesmith[{extra}]'",
+            hint=f"pip install 'lakesmith[{access.kind}]'",
         ) from error
