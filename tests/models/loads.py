@@ -133,8 +133,13 @@ def snapshot(
     the next extract."""
     changes: list[Row] = []
     before: dict[tuple[Any, ...], Row] = {}
+    content = [column for column in columns if column != taken]
     for time, extract in _extracts(rows, columns, key, taken):
-        changes += [{**row, GONE: False} for at, row in extract.items() if row != {**before.get(at, {}), taken: time}]
+        # A row may have more keys, such as the number of its file.
+        unchanged = {
+            at for at, row in extract.items() if at in before and all(row[c] == before[at][c] for c in content)
+        }
+        changes += [{**row, GONE: False} for at, row in extract.items() if at not in unchanged]
         changes += [{**row, taken: time, GONE: True} for at, row in before.items() if at not in extract]
         before = extract
     if into == "merge":

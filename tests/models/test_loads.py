@@ -244,6 +244,11 @@ def test_scd2_tracks_all_columns_except_key_and_order_by_default() -> None:
 EXTRACTS = [(1, 10, "a"), (2, 10, "b"), (1, 20, "a"), (3, 20, "c"), (1, 30, "x"), (2, 30, "b")]
 
 
+def test_snapshot_compares_only_the_columns_of_the_table() -> None:
+    given = [{**row, "came": number} for number, row in enumerate(rows((1, 10, "a"), (1, 20, "a")))]
+    assert cells(snapshot(given, into="merge", **SNAPSHOT), *KTV) == [(1, 10, "a")]
+
+
 def test_snapshot_into_merge_has_the_newest_extract() -> None:
     assert cells(snapshot(rows(*EXTRACTS), into="merge", **SNAPSHOT)) == [(1, 30, "x"), (2, 30, "b")]
 
