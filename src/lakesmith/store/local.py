@@ -51,6 +51,15 @@ class LocalStore:
         self._url = str(self._root)
         self._links_within = links_within
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LocalStore) and (self._root, self._links_within) == (other._root, other._links_within)
+
+    def __hash__(self) -> int:
+        return hash((self._root, self._links_within))
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self.url})"
+
     @property
     def url(self) -> str:
         return self._url
