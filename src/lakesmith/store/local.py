@@ -165,11 +165,10 @@ class LocalStore:
         target = self._root / key
         temporary = target.with_name(temporary_name(target.name))
         try:
+            # Errors of the disk stay as they are: the run translates those of Spark's workers by their text.
             with os.fdopen(_create(temporary), "wb") as file:
                 yield file
             os.rename(temporary, target)
-        except OSError as error:
-            raise write_error(target, error) from error
         finally:
             _discard(temporary)
 
