@@ -87,7 +87,8 @@ class Chaos:
         if broken:
             self.tally.broken += [(number, f"{layout}: {each}; lake: {folder}") for each in broken]
         else:
-            shutil.rmtree(folder)
+            # A zombie of a killed driver may still write files.
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _act(self, lake: AttackedLake, choose: random.Random, commands: Sequence[LakeCommand], name: str) -> list[str]:
         do = choose.choice(commands)
