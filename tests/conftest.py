@@ -24,6 +24,7 @@ _SERVERS = (
     "shared",
     "azure",
     "connect",
+    "gcs",
     "http",
     "kafka",
     "postgresql",

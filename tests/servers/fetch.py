@@ -37,6 +37,16 @@ def azurite() -> Path:
     return fetched("azurite-3.35.0", fill) / "node_modules" / ".bin" / "azurite-blob"
 
 
+def fake_gcs() -> Path:
+    """The program of the Google Cloud Storage server, built by Go."""
+
+    def fill(folder: Path) -> None:
+        module = "github.com/fsouza/fake-gcs-server@v1.56.0"
+        _run("go", "install", module, environment={"GOBIN": str(folder)})
+
+    return fetched("fake-gcs-server-1.56.0", fill) / "fake-gcs-server"
+
+
 def sshd() -> Path:
     """Return a folder with the SSH server and its libraries: of the system, or of Debian's package, unpacked without
     root."""
@@ -94,6 +104,7 @@ def spark_jars() -> tuple[Path, ...]:
 SERVERS: Mapping[str, Callable[[], object]] = {
     "s3": versitygw,
     "azure": azurite,
+    "gcs": fake_gcs,
     "sftp": sshd,
     "strace": strace,
     "kafka": kafka_jars,

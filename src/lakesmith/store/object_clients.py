@@ -19,6 +19,10 @@ SILENT_SECONDS = 60.0
 _LONGEST_REQUEST = timedelta(hours=6)
 
 
+_NO_ACCOUNT = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
+"""A key file that makes requests anonymous."""
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
     """A connection to a bucket or container."""
@@ -122,8 +126,9 @@ def _open(access: Access, retries: dict[str, Any]) -> Any:
             kind = store.GCSStore
             if endpoint:
                 options["base_url"] = endpoint
-                options["skip_signature"] = is_plain(endpoint)  # never send a token unencrypted
-            if account_file := access.get("service_account"):
+            if is_plain(endpoint):  # an emulator: never send a token unencrypted
+                options["service_account_key"] = _NO_ACCOUNT
+            elif account_file := access.get("service_account"):
                 options["service_account_key" if "{" in account_file else "service_account"] = account_file
     client["allow_http"] = is_plain(endpoint)
     return kind(access.place, client_options=client, **options)
