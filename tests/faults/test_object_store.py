@@ -154,6 +154,17 @@ def test_a_store_that_never_answers_is_reported_as_unreachable(
     assert batches.pin(BATCH).attempt == 1
 
 
+def test_a_slow_reply_is_awaited_as_long_as_bytes_arrive(
+    place: Place, proxy: HttpProxy, storage: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place.open(), "large.bin", LARGE)
+    monkeypatch.setattr(object_clients, "SILENT_SECONDS", 0.4)
+    proxy.fail("slow", "GET", times=3)
+    with storage.open("large.bin") as file:
+        assert file.read() == LARGE
+    assert len(proxy.failed) == 3
+
+
 def test_the_probe_rejects_a_store_that_ignores_put_conditions(proxy: HttpProxy, storage: Store) -> None:
     assert storage.probe() is None
     proxy.fail("unconditional", "PUT", times=-1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,10 +13,10 @@ from typing import BinaryIO, Literal
 import pytest
 from tests.servers.proxy import _reset
 
-Failure = Literal["503", "reset", "drop reply", "hang", "expired", "expired token", "unconditional"]
-"""`drop reply`: the server handles the request, and its reply is lost. `hang`: no answer ever comes. `expired` and
-`expired token`: the store rejects the credentials with 403 or 400. `unconditional`: the store ignores the condition,
-and replies that it overwrote the file."""
+Failure = Literal["503", "reset", "drop reply", "hang", "slow", "expired", "expired token", "unconditional"]
+"""`drop reply`: the server handles the request, and its reply is lost. `hang`: no answer ever comes. `slow`: the
+reply comes in small parts, with pauses. `expired` and `expired token`: the store rejects the credentials with 403 or
+400. `unconditional`: the store ignores the condition, and replies that it overwrote the file."""
 
 _OVERWRITTEN = b'HTTP/1.1 200 OK\r\nETag: "0"\r\nContent-Length: 0\r\n\r\n'
 _ANSWERS = {
@@ -134,6 +135,13 @@ class HttpProxy:
             case "drop reply":
                 self._ask(request)
                 return False
+            case "slow":
+                reply = self._ask(request)
+                part = len(reply) // 10 + 1
+                for at in range(0, len(reply), part):
+                    client.sendall(reply[at : at + part])
+                    time.sleep(0.05)
+                return True
             case "unconditional":
                 reply = self._ask(request)
                 client.sendall(_OVERWRITTEN if reply.split(b" ", 2)[1] == b"412" else reply)
