@@ -389,3 +389,4 @@ def test_a_store_can_be_sent_to_another_process(storage: Store) -> None:
     put(storage, "a.json", b"1")
     again: Store = pickle.loads(pickle.dumps(storage))
     assert again.read("a.json") == b"1"
+    assert (again, hash(again)) == (storage, hash(storage))

@@ -48,6 +48,12 @@ class ObjectStore:
     def __repr__(self) -> str:
         return f"ObjectStore({self.url})"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectStore) and (other._access, other._base) == (self._access, self._base)
+
+    def __hash__(self) -> int:
+        return hash((self._access, self._base))
+
     @property
     def url(self) -> str:
         return f"{self._access.url}/{self._base}".rstrip("/")

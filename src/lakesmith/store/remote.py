@@ -40,6 +40,12 @@ class RemoteStore:
     def __repr__(self) -> str:
         return f"RemoteStore({self.url})"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemoteStore) and (other._access, other._base) == (self._access, self._base)
+
+    def __hash__(self) -> int:
+        return hash((self._access, self._base))
+
     @property
     def capabilities(self) -> frozenset[StoreCapability]:
         writes = () if self._access.kind == "http" else (StoreCapability.WRITE,)
