@@ -33,25 +33,26 @@ class AzureServer:
         self.request("PUT", f"/{self.account}/{name}", "restype:container")
         return name
 
-    def put(self, container: str, name: str, data: bytes) -> None:
-        """Create a blob of any name, valid or not."""
-        self.request("PUT", f"/{self.account}/{container}/{quote(name)}", data=data)
+    def put_marker(self, container: str, name: str) -> None:
+        """Create an empty blob that stands for a folder."""
+        self.request("PUT", f"/{self.account}/{container}/{quote(name)}", **{"x-ms-meta-hdi_isfolder": "true"})
 
-    def request(self, method: str, path: str, query: str = "", data: bytes = b"") -> None:
+    def request(self, method: str, path: str, query: str = "", **more: str) -> None:
         """Send a request that the account's key signs."""
         headers = {
             "x-ms-blob-type": "BlockBlob",
             "x-ms-date": formatdate(usegmt=True),
+            **more,
             "x-ms-version": "2021-12-02",
         }
         signed = "".join(f"{name}:{value}\n" for name, value in headers.items())
-        parts = [method, "", "", str(len(data) or ""), "", "application/octet-stream", *[""] * 6]
+        parts = [method, "", "", "", "", "application/octet-stream", *[""] * 6]
         text = "\n".join(parts) + f"\n{signed}/{self.account}{path}" + (f"\n{query}" if query else "")
         digest = hmac.digest(base64.b64decode(self.account_key), text.encode(), "sha256")
         headers["Authorization"] = f"SharedKey {self.account}:{base64.b64encode(digest).decode()}"
         headers["Content-Type"] = "application/octet-stream"
         url = f"http://127.0.0.1:{self.port}{path}?{query.replace(':', '=')}"
-        request = urllib.request.Request(url, data, headers, method=method)
+        request = urllib.request.Request(url, b"", headers, method=method)
         urllib.request.urlopen(request, timeout=10).close()
 
     def settings(self, port: int | None = None) -> dict[str, str]:

@@ -223,6 +223,7 @@ def test_s3_lists_only_keys_after_a_path(s3: S3Server, http_proxy_to: HttpProxyT
 
 
 @pytest.mark.servers
+@pytest.mark.verify
 def test_a_folder_below_a_flat_glob_costs_at_most_two_pages(s3: S3Server, http_proxy_to: HttpProxyTo) -> None:
     bucket, proxy = s3.bucket(), http_proxy_to(s3.port)
     archive = s3.folder / bucket / "in" / "archive"
@@ -280,8 +281,8 @@ def test_folder_markers_are_not_files(azure: AzureServer) -> None:
     storage = open_store(f"az://{container}", {f"az://{container}": azure.settings()})
     put(storage, "in/day/a.json", b"1")
     put(storage, "in/empty.json", b"")
-    for name in ("in/day/", "in/later/"):
-        azure.put(container, name, b"")
+    for name in ("in", "in/day", "in/day/", "in/later/", "in/never"):
+        azure.put_marker(container, name)
     assert [file.key for file in storage.list("in/")] == ["in/day/a.json", "in/empty.json"]
     for pattern in ("in/**", "in/**/*"):
         assert [file.path for file in storage.find(pattern)] == ["in/day/a.json", "in/empty.json"]

@@ -72,7 +72,7 @@ class ObjectStore:
         skip = len(self._base)
         with store_errors(self._access, self.location(prefix)):
             for found in self._scan(self._base + prefix, start):
-                if is_temporary(found.key.rpartition("/")[2]) or self._is_folder_marker(found):
+                if is_temporary(found.key.rpartition("/")[2]) or (found.size == 0 and self._is_marker(found.key)):
                     continue
                 yield found._replace(key=found.key[skip:])
 
@@ -101,7 +101,7 @@ class ObjectStore:
                 if (after is None or path > after) and ingested.get(path) != file:
                     found.add(file)
             empty = {self._key(file.path): file for file in found if file.size == 0}
-            found -= {empty[name] for name, fact in self._in_parallel(self._head, list(empty)) if fact is None}
+            found -= {empty[name] for name, is_marker in self._in_parallel(self._is_marker, list(empty)) if is_marker}
         return iter(sorted(found))
 
     def _matching(self, base: str, glob: Glob, after: str | None, skip: Skip) -> Iterator[ObjectFact]:
@@ -170,10 +170,14 @@ class ObjectStore:
         for fact in files:
             yield fact.key[len(folder) :], False, fact
 
-    def _is_folder_marker(self, fact: ObjectFact) -> bool:
-        """Whether an empty object stands for a folder, as Hadoop makes them. A listing shows such a name without its
-        slash, so that no object has the name; `find` checks many at once."""
-        return fact.size == 0 and self._head(fact.key) is None
+    def _is_marker(self, name: str) -> bool:
+        """Whether an empty object of a listing stands for a folder, as Hadoop makes them. Either its name ends with a
+        slash, which the listing does not show, so that no object has the name; or an attribute says so."""
+        import obstore
+
+        store = connect(self._access).store
+        found = _unless_missing(lambda: obstore.get(store, name, options={"head": True}).attributes)
+        return found is None or found.get("hdi_isfolder") == "true"
 
     @property
     def _is_sorted(self) -> bool:
