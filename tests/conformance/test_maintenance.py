@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from lakesmith import failpoints
 from lakesmith.errors import DataError, LakesmithError
 from lakesmith.formats import Delta
 from lakesmith.jvm.session import isolated
@@ -217,10 +215,9 @@ class Sleeper:
 
         return rows(spark, *values).mapInArrow(slow, "id bigint, v string")
 
-    def moved(self, place: str, _about: str) -> None:
-        if place == "files.moved":
-            self.asleep.touch()
-            _until(self.awake.exists)
+    def sleep(self) -> None:
+        self.asleep.touch()
+        _until(self.awake.exists)
 
     def __call__(self, commit: Callable[[], object]) -> threading.Thread:
         def writes() -> None:
@@ -242,16 +239,7 @@ def _until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def _staged(folder: Path) -> str:
-    """Create a folder with a file of rows, as staging leaves it."""
-    own = folder / "staged"
-    own.mkdir()
-    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
-    pq.write_table(pa.table({"id": [7], "v": ["late"]}, schema=schema), own / "part.parquet")
-    return str(own)
-
-
-@pytest.mark.parametrize("path", ["append", "overwrite", "part", "merge", "place", "add", "take", "take whole"])
+@pytest.mark.parametrize("path", ["append", "overwrite", "part", "merge", "place", "add", "replace"])
 def test_a_writer_suspended_during_a_vacuum_cannot_commit(
     format: TableFormat, spark: SparkSession, place: str, tmp_path: Path, path: str
 ) -> None:
@@ -265,9 +253,10 @@ def test_a_writer_suspended_during_a_vacuum_cannot_commit(
     columns = rows(spark, (7, "late")).schema.json()
     made_for = facts.table_id
 
-    def add() -> None:
-        sleeper.moved("files.moved", "")
-        format.add((DataFile("late.parquet", 1, 1),), columns, folder_at(place), late, made_for)
+    def add(*, overwrite: bool) -> None:
+        sleeper.sleep()
+        file = DataFile("late.parquet", 1, 1)
+        format.add((file,), columns, folder_at(place), late, made_for, overwrite=overwrite)
 
     commits: dict[str, Callable[[], object]] = {
         "append": lambda: format.append(new, folder_at(place), late),
@@ -280,15 +269,9 @@ def test_a_writer_suspended_during_a_vacuum_cannot_commit(
         ),
         "merge": lambda: format.merge(Upsert(rows=new, key=("id",), newer="true"), folder_at(place), late),
         "place": lambda: format.merge(Upsert(rows=new, key=("id",), newer="true"), folder_at(place), late),
-        "add": add,
-        "take": lambda: format.commit_folder(
-            folder_at(_staged(tmp_path)), rows(spark, (7, "late")), folder_at(place), late, overwrite=False
-        ),
-        "take whole": lambda: format.commit_folder(
-            folder_at(_staged(tmp_path)), rows(spark, (7, "late")), folder_at(place), late, overwrite=True
-        ),
+        "add": lambda: add(overwrite=False),
+        "replace": lambda: add(overwrite=True),
     }
-    failpoints.watch(sleeper.moved)
     try:
         thread = sleeper(commits[path])
         assert thread.is_alive(), sleeper.raised
@@ -297,7 +280,6 @@ def test_a_writer_suspended_during_a_vacuum_cannot_commit(
         format.vacuum(own, folder_at(place), 0.0)
     finally:
         sleeper.awake.touch()
-        failpoints.watch(None)
     thread.join(WAIT)
     (error,) = sleeper.raised
     # A writer that is suspended while it writes a file gets Spark's own error for the missing file.

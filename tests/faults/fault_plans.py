@@ -26,7 +26,7 @@ _LAYERS = {"bronze": 20, "silver": 40, "gold": 44}
 _STEP = ("lease.taken", "batch.pinned", "table.committing", "table.committed", "batch.finishing", "batch.done")
 _IN_LAYER = {
     "bronze": (*_STEP, "quarantine.committed", "lease.released"),
-    "silver": (*_STEP, "quarantine.committed", "batch.staged", "files.moved", "deleted_keys.stored", "lease.released"),
+    "silver": (*_STEP, "quarantine.committed", "batch.staged", "batch.staged", "deleted_keys.stored", "lease.released"),
     "gold": (*_STEP, "table.committed", "log.linked"),
 }
 _OF_COMMAND: dict[LakeCommand, tuple[str, ...]] = {
@@ -41,7 +41,6 @@ _LEDGER = ("ledger.recording", "ledger.appended", "ledger.recorded")
 _RARE = (
     "finish.started",
     "batch.staged",
-    "files.moved",
     "deleted_keys.stored",
     "feature.enabled",
     "log.linked",

@@ -447,12 +447,14 @@ class MemoryFormat:
         raise NotImplementedError
 
     def add(
-        self, files: Sequence[DataFile], columns: str, folder: TableFolder, write: Write, table_id: str | None
-    ) -> Any:
-        raise NotImplementedError
-
-    def commit_folder(
-        self, staged: TableFolder, rows: object, folder: TableFolder, write: Write, *, overwrite: bool
+        self,
+        files: Sequence[DataFile],
+        columns: str,
+        folder: TableFolder,
+        write: Write,
+        table_id: str | None,
+        *,
+        overwrite: bool = False,
     ) -> Any:
         raise NotImplementedError
 

@@ -28,18 +28,18 @@ def _no_fence() -> None:
     """Files are committed under a free sequence number, not under the pinned one."""
     from deltalake import DeltaTable
 
-    from lakesmith.formats.delta import staged_folder as staged
+    from lakesmith.formats.delta import add_files as committer
 
-    original: Any = vars(staged)["add_files"]
+    original: Any = vars(committer)["add_files"]
 
-    def add_files(folder: TableFolder, files: Any, columns: str, write: Any, table_id: str | None) -> bool:
+    def add_files(folder: TableFolder, files: Any, columns: str, write: Any, table_id: str | None, **how: Any) -> bool:
         seen = DeltaTable(folder.url).transaction_version(write.flow) or 0 if table_id else 0
         fenced: bool = original(
-            folder, files, columns, replace(write, sequence=max(seen + 1, write.sequence)), table_id
+            folder, files, columns, replace(write, sequence=max(seen + 1, write.sequence)), table_id, **how
         )
         return fenced
 
-    _put(staged, "add_files", add_files)
+    _put(committer, "add_files", add_files)
 
 
 def _no_lock() -> None:
@@ -57,7 +57,7 @@ def _bookmark_first() -> None:
     from lakesmith.spark.staged_files import StagedFiles
 
     writer = _writer()
-    original = writer._commit_to_table
+    original = writer._commit
 
     def committed(self: BatchWriter, incoming: Any, good: Any, counts: Any) -> Any:
         if incoming.facts is None or isinstance(good, tuple):
@@ -68,12 +68,13 @@ def _bookmark_first() -> None:
         self._format.advance(
             table_folder, Write(flow=flow(incoming.table.name), sequence=batch.sequence, note=batch.note)
         )
-        failpoint("files.moved", incoming.table.name)
+        failpoint("table.committing", incoming.table.name)
         rows = good.good() if isinstance(good, StagedFiles) else good.select(*incoming.payload)
         rows.write.format("delta").mode("append").option("userMetadata", batch.note).save(table_folder.url)
+        failpoint("table.committed", incoming.table.name)
         return self._format.commit_result(next(iter(self._format.commits(table_folder))))
 
-    _put(writer, "_commit_to_table", committed)
+    _put(writer, "_commit", committed)
 
 
 def _cleanup() -> None:
@@ -95,8 +96,9 @@ def _cleanup() -> None:
 
 
 def _vacuum_unlocked() -> None:
-    """A vacuum takes no lease and does not fence the table."""
+    """A vacuum takes no lease and does not fence the table, and a commit does not confirm that its files exist."""
     from lakesmith.run.maintenance import Maintenance, result_without_rows
+    from lakesmith.store.local import LocalStore
 
     def vacuum(self: Maintenance, *_: Any) -> Any:
         for folder in self._folders():
@@ -104,6 +106,7 @@ def _vacuum_unlocked() -> None:
         return result_without_rows(self.run_id, self.facts.version)
 
     _no_lock()
+    _put(LocalStore, "_confirmed", lambda *_: ())
     _put(Maintenance, "vacuum", vacuum)
 
 

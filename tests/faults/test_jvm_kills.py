@@ -136,8 +136,7 @@ def _newest_checkpoint(log: Path) -> int:
 def _data_files(lake: AttackedLake) -> set[Path]:
     """Return the Parquet files of the silver table: committed, staged or being written."""
     warehouse = lake.folder / ".lakesmith" / "warehouse"
-    folders = (warehouse / "silver", warehouse / "_lakesmith" / "checked")
-    return {file for folder in folders if folder.is_dir() for file in folder.rglob("*.parquet")}
+    return set((warehouse / "silver").rglob("*.parquet"))
 
 
 def _unfinished(lake: AttackedLake, before: set[Path]) -> set[Path]:

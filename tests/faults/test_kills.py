@@ -36,14 +36,15 @@ KILLS = {
             Kill("table.committed", BRONZE),
             Kill("finish.started", BRONZE),
         ],
-        [Kill("batch.staged"), Kill("files.moved"), Kill("table.committed"), Kill("quarantine.committed")],
+        [Kill("batch.staged"), Kill("log.linked"), Kill("table.committed"), Kill("quarantine.committed")],
         [Kill("decisions.committed", do="discard"), Kill("finish.started")],
         [Kill("ledger.recording", ""), Kill("ledger.appended", "system.releases")],
     ],
     "staged": [
         [
             Kill("batch.staged", BRONZE),
-            Kill("files.moved", BRONZE),
+            Kill("table.committing", BRONZE),
+            Kill("log.linked", BRONZE),
             Kill("table.committed", BRONZE),
             Kill("batch.finishing", BRONZE),
         ]

@@ -26,7 +26,7 @@ SLEEP = 1.5
 
 def resume_after_takeover(lake: AttackedLake) -> list[str]:
     """Stop a process before its commit, and resume it after another took over."""
-    process, order = _stopped(lake, place="files.moved", lease_seconds=SLEEP)
+    process, order = _stopped(lake, place="table.committing", lease_seconds=SLEEP)
     time.sleep(SLEEP)
     broken = lake.run_to_completion()
     return [*broken, *_resume(lake, process, order), *lake.check(completed=True)]
@@ -43,7 +43,7 @@ def run_beside_a_holder(lake: AttackedLake) -> list[str]:
 
 def kill_during_commit(lake: AttackedLake) -> list[str]:
     """Kill a process during its commit."""
-    assert lake.send(lake.order(place="files.moved", about="silver.events")) is None
+    assert lake.send(lake.order(place="table.committing", about="silver.events")) is None
     return [*lake.check(), *lake.run_to_completion()]
 
 
@@ -56,8 +56,8 @@ def lose_the_reply(lake: AttackedLake) -> list[str]:
 
 
 def vacuum_beside_a_commit(lake: AttackedLake) -> list[str]:
-    """Stop a process after it moved its files to the table, vacuum the table, and resume the process."""
-    process, order = _stopped(lake, place="files.moved", lease_seconds=SLEEP)
+    """Stop a process after it wrote its files to the table's folder, vacuum the table, and resume the process."""
+    process, order = _stopped(lake, place="table.committing", lease_seconds=SLEEP)
     time.sleep(SLEEP)
     broken = untyped(lake.send(lake.order("vacuum")))
     return [*broken, *_resume(lake, process, order), *lake.check(), *lake.run_to_completion()]

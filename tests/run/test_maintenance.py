@@ -112,16 +112,18 @@ def test_a_vacuum_deletes_unused_files_and_leftovers_of_killed_runs(shop: Writte
     shop.lake().compact(session=shop.spark)
     before = content(shop)
     left = leave_stray(shop)
-    staged = warehouse(shop) / "_lakesmith/checked/bronze.orders/00000002.01/part.parquet"
-    staged.parent.mkdir(parents=True)
-    staged.write_bytes(b"likewise")
+    staged = warehouse(shop) / "bronze/orders/batch-00000002-ab12cd34"
+    killed = (staged / "lakesmith_kind=good/part.parquet", staged / "_temporary/0/part.parquet", staged / "_SUCCESS")
+    for file in killed:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"likewise")
     _age(warehouse(shop), 8 * 86400)
     had = data_files(shop, "bronze/orders")
     assert only(shop.lake().vacuum(("bronze.orders",), session=shop.spark)).sequence == 3
     # The log has the time when files were removed from the table: today.
-    assert data_files(shop, "bronze/orders") == had - {left.name}
+    assert data_files(shop, "bronze/orders") == had - {left.name, "part.parquet"}
     assert not left.exists()
-    assert not staged.exists()
+    assert not any(file.exists() for file in killed)
     assert not shop.lake().vacuum(older_than=0.0, force=True, session=shop.spark).errors
     assert len(data_files(shop, "bronze/orders")) == 1
     assert content(shop) == before

@@ -12,7 +12,6 @@ from lakesmith.errors import LakesmithError, UsageError
 from lakesmith.lake.open_lake import OpenLake
 from lakesmith.lake.running import Decision, execute_decision, plan_of_steps, user
 from lakesmith.ledger.readers import slowest_reader
-from lakesmith.ledger.staged import last_changed, staged_folders
 from lakesmith.plan.explain import age, explain_step
 from lakesmith.plan.steps import Compact, Plan, Restore, Step, Vacuum
 from lakesmith.ports import TableFacts, TableFolder
@@ -131,9 +130,7 @@ def _vacuum_step(lake: OpenLake, older_than: float, name: TableName, facts: Tabl
     )
     places = [facts.folder, *_tables_beside(lake, name)]
     files = sum(lake.format.count_unused_files(place, max(older_than, behind)) for place in places)
-    before = time.time() - max(older_than, behind)
-    staged = staged_folders(lake.warehouse.staged(name))
-    if not files and not any(last_changed(folder) < before for folder in staged):
+    if not files:
         return held_up or f"no unused file is older than {age(older_than)}"
     reason = "; ".join(filter(None, [f"at most {files} files", held_up]))
     return Vacuum(table=name, older_than=older_than, readers=readers, reason=reason)

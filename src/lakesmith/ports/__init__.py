@@ -5,6 +5,7 @@ port passes the suite in `tests/conformance`.
 """
 
 from lakesmith.ports.formats import (
+    BATCH_FOLDER,
     BROADCAST_ROWS,
     MAINTENANCE_NOTE,
     Capability,
@@ -19,6 +20,7 @@ from lakesmith.ports.formats import (
     Write,
     find_commit,
     in_commit_order,
+    new_batch_folder,
 )
 from lakesmith.ports.queries import (
     Answer,
@@ -41,6 +43,7 @@ from lakesmith.ports.stores import (
 )
 
 __all__ = [
+    "BATCH_FOLDER",
     "BROADCAST_ROWS",
     "MAINTENANCE_NOTE",
     "Answer",
@@ -70,4 +73,5 @@ __all__ = [
     "find_commit",
     "in_commit_order",
     "names_in_folder",
+    "new_batch_folder",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from lakesmith.ports.stores import TableFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow.parquet import FileMetaData
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -128,8 +130,12 @@ class Write:
     """Stored in the commit, to distinguish this writer's commit from another one of the same batch."""
     partition_by: tuple[str, ...] = ()
     """Used when this write creates the table."""
+    change_feed: bool = False
+    """Used when this write creates the table: it has a change feed."""
+    stats_columns: tuple[str, ...] = ()
+    """Used when this write creates the table: readers filter by these columns only. Empty for all columns."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Used when this write creates the table."""
+    """Used when this write creates the table: properties of the format, by its own names."""
     evolve: bool = False
     """Add columns that the table does not have."""
     deletion_vectors: bool = False
@@ -140,6 +146,8 @@ class Write:
     """The version of the table that the rows continue. After a rollback behind it, the write fails."""
 
 
+BATCH_FOLDER = "batch-"
+"""The start of the names of folders with the files of one attempt at a batch."""
 MAINTENANCE_NOTE = "lakesmith maintenance "
 """The start of the note of a commit that changes no row. Readers skip such commits."""
 BROADCAST_ROWS = 4_000_000
@@ -198,8 +206,13 @@ class DataFile:
     rows: int
     bounds: Mapping[str, tuple[datetime, datetime]] = field(default_factory=dict)
     """The least and the greatest value of columns, where known."""
-    stats: str | None = None
-    """The statistics for the log, as JSON, where they were read from the file."""
+    footer: FileMetaData | None = None
+    """The footer, where it was read already."""
+
+
+def new_batch_folder(sequence: int) -> str:
+    """A new name for a folder below a table's, for the files of one attempt at a batch. Nobody else writes to it."""
+    return f"{BATCH_FOLDER}{sequence:08}-{uuid.uuid4().hex[:8]}"
 
 
 class TableFormat(Protocol):
@@ -295,16 +308,18 @@ class TableFormat(Protocol):
         """Whether external Parquet files can be committed to the table, or can create it."""
 
     def add(
-        self, files: Sequence[DataFile], columns: str, folder: TableFolder, write: Write, table_id: str | None
+        self,
+        files: Sequence[DataFile],
+        columns: str,
+        folder: TableFolder,
+        write: Write,
+        table_id: str | None,
+        *,
+        overwrite: bool = False,
     ) -> CommitResult:
-        """Commit Parquet files that lie in the table's folder, without a JVM. Creates the table when `table_id` is
-        None, and raises when the table has another id. `columns` is Spark's JSON: the table has them all."""
+        """Commit Parquet files that lie in the table's folder, without a JVM; with `overwrite`, in place of all its
+        rows. Creates the table when `table_id` is None, and raises when the table has another id. `columns` is Spark's
+        JSON: the table has them all. The files may have hidden ones."""
 
     def accepts_rows(self, rows: DataFrame, folder: TableFolder) -> bool:
         """Whether Parquet files of such rows can be committed to the table, or can create it."""
-
-    def commit_folder(
-        self, staged: TableFolder, rows: DataFrame, folder: TableFolder, write: Write, *, overwrite: bool
-    ) -> CommitResult:
-        """Move the Parquet files of a folder into the table and commit them; with `overwrite`, in place of all its
-        rows. They have the columns of `rows`, and may have hidden ones."""

@@ -21,7 +21,7 @@ from lakesmith.ledger.batches import EMPTY, Batches, committed_version, flow, ve
 from lakesmith.ledger.content import BatchContent, MovedBookmarks, RestoredVersion, VacuumFence
 from lakesmith.ledger.held import HeldBatches
 from lakesmith.ledger.readers import slowest_reader
-from lakesmith.ledger.staged import last_changed, remove_files, remove_staged, staged_folders
+from lakesmith.ledger.staged import last_changed, remove_files
 from lakesmith.plan.steps import Compact, Position, Progress, Restore, Rollback, Vacuum
 from lakesmith.ports import CommitFact, Store, TableFacts, TableFolder, TableFormat, Write
 from lakesmith.run.files import blocked_files, missing_files, return_from_archive
@@ -76,8 +76,8 @@ class Maintenance:
     def vacuum(self, step: Vacuum, new_batch: NewBatch) -> BatchResult | None:
         """Fence the table and its side tables, then delete old unneeded files; return None when there are none."""
         age = self._age(step)
-        left = self._abandoned_folders(age)
-        if not left and not any(self.format.count_unused_files(folder, age) for folder in self._folders()):
+        abandoned = self._abandoned_held_files(age)
+        if abandoned is None and not any(self.format.count_unused_files(folder, age) for folder in self._folders()):
             return None
         made = new_batch(VacuumFence(), inputs=self._advanced_positions())
         batch = self.batches.pin(replace(made, definition=self._definition(self.progress)))
@@ -98,11 +98,9 @@ class Maintenance:
                 continue
             self.format.vacuum(self.session(), folder, retention, partial(self._refuse_overtaken, batch))
             failpoint("files.vacuumed", folder)
-        if left:
+        if abandoned is not None:
             self._refuse_overtaken(batch)
-            remove_staged(left, batch.sequence)
-            if (held := self.warehouse.held(self.table.name)) in left:
-                remove_files(held)
+            remove_files(abandoned)
         return self._complete(batch, version)
 
     def _refuse_overtaken(self, batch: Batch) -> None:
@@ -286,13 +284,11 @@ class Maintenance:
         found = slowest_reader(self.format, self.warehouse.store, self.facts, self.table.name, readers)
         return step.older_than if found is None else max(step.older_than, found.age(time.time()))
 
-    def _abandoned_folders(self, age: float) -> list[TableFolder]:
-        """Return the staged folders of killed runs. A held batch stays until the table has a newer batch."""
-        name = self.table.name
-        folders = staged_folders(self.warehouse.staged(name))
-        if HeldBatches(self.warehouse.store).get(str(name)) is None:
-            folders.append(self.warehouse.held(name))
-        return [folder for folder in folders if last_changed(folder) < time.time() - age]
+    def _abandoned_held_files(self, age: float) -> TableFolder | None:
+        """Return the folder of a held batch whose run was killed before it was complete, if there is one."""
+        folder = self.warehouse.held(self.table.name)
+        is_held = HeldBatches(self.warehouse.store).get(str(self.table.name)) is not None
+        return folder if not is_held and last_changed(folder) < time.time() - age else None
 
     def _folders(self) -> tuple[TableFolder, ...]:
         """Return the folders of the table and its side tables."""

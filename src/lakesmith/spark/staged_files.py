@@ -1,12 +1,14 @@
 """Writes a batch to Parquet files before it is judged: good, rejected and other rows in separate folders.
 
-The file footers provide the row counts. When the gate passes, the files of good rows are committed as they are.
+The files lie in the table's folder, and no version names them. Their footers provide the row counts. When the gate
+passes, the files of good rows are committed as they are, and the others are deleted.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,8 +25,8 @@ from lakesmith.columns import (
     HIDDEN,
     RESCUED,
 )
-from lakesmith.ledger.staged import SUCCESS_MARKER, remove_files, remove_staged, staged_folders, staged_name
-from lakesmith.ports import TableFolder
+from lakesmith.ledger.staged import SUCCESS_MARKER
+from lakesmith.ports import DataFile, ObjectFact, TableFolder
 from lakesmith.spark.batch_counts import Counts, compute_measures, count_by_rule
 from lakesmith.spark.build import BEFORE
 from lakesmith.spark.incoming import FileRead, IncomingBatch
@@ -34,7 +36,8 @@ from lakesmith.sql import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_KIND = f"{HIDDEN}kind"
+_READERS = 16
+"""How many footers are read at a time."""
 _EXTRA = f"{HIDDEN}aside"
 _MAX_WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 _MARK_SUCCESS = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
@@ -47,22 +50,22 @@ _EXTRA_COLUMNS = (CORRUPT, ERROR_CODE, FILE_END, FILE_NUMBER)
 class StagedFiles:
     """The files of one attempt at a batch, written and not yet committed.
 
-    No other attempt writes to the folder. The attempt that commits the batch removes the folders of all others: they
-    can no longer be committed, even when one of them is still running.
+    No other attempt writes to the folder. A vacuum deletes the files of attempts that were killed.
     """
 
-    attempts: TableFolder
-    """The folder of all attempts."""
+    table: TableFolder
     incoming: IncomingBatch
+    name: str
+    """The folder in the table's, from `new_batch_folder`."""
 
     @property
     def folder(self) -> TableFolder:
-        batch = self.incoming.batch
-        return self.attempts.below(staged_name(batch.sequence, batch.attempt))
+        return self.table.below(self.name)
 
     def write(self, rows: DataFrame) -> None:
         """Write the checked rows in one pass, each kind to its own folder."""
-        remove_files(self.folder)
+        if self.table.disk is not None:
+            self.table.disk.make_folder(self.table.path)
         rules, columns = self.incoming.rules, rows.columns
         kinds = {
             "end": is_file_end(columns),
@@ -79,11 +82,11 @@ class StagedFiles:
             *map(quoted, self.incoming.payload),
             *(name for name in columns if name.startswith(FAILED_RULES)),
             *([f"CASE WHEN NOT ({good}) THEN struct({selected}) END AS {_EXTRA}"] if extra else []),
-            f"CASE {' '.join(cases)} ELSE 'good' END AS {_KIND}" if cases else f"'good' AS {_KIND}",
+            f"CASE {' '.join(cases)} ELSE 'good' END AS {self._kind}" if cases else f"'good' AS {self._kind}",
         )
         target = self.folder.engine_url("spark")
         with _without_sort(rows.sparkSession):
-            staged.write.option(_MARK_SUCCESS, "true").partitionBy(_KIND).mode("overwrite").parquet(target)
+            staged.write.option(_MARK_SUCCESS, "true").partitionBy(self._kind).parquet(target)
 
     def counts(self) -> Counts:
         """Return the row counts from the file footers, and compute the metrics of batch checks over the good rows."""
@@ -101,7 +104,7 @@ class StagedFiles:
             rescued=self._non_null(RESCUED) if RESCUED in incoming.payload else 0,
             file_reads=self._file_reads(),
         )
-        # Spark writes the mark after the last file. Whoever removes the folder removes the mark first.
+        # Spark writes the mark after the last file. A vacuum deletes the mark before the files.
         if self.folder.stat(SUCCESS_MARKER) is None:
             raise FileNotFoundError(errno.ENOENT, "the files of the batch are gone", self.folder.url)
         return counts
@@ -121,40 +124,53 @@ class StagedFiles:
             rows = rows.unionByName(self._read(kind))
         return rows
 
-    @property
-    def good_folder(self) -> TableFolder:
-        return self._folder("good")
-
-    @property
-    def has_good(self) -> bool:
-        return bool(self._files["good"])
+    def good_files(self) -> tuple[DataFile, ...]:
+        """Return the files to commit. Delete Hadoop's checksums beside them: nobody syncs these."""
+        good = self._folder("good")
+        good.delete([file.key for file in good.list() if not file.key.endswith(".parquet")])
+        return self._files["good"]
 
     def remove(self) -> None:
-        remove_files(self.folder)
+        """Delete all files. Only before the commit: later, the table may name the good ones."""
+        self.folder.delete([file.key for file in self.folder.list()])
 
-    def remove_outdated(self) -> None:
-        """Remove the folders of all attempts at this batch and at earlier ones: the batch is committed."""
-        remove_staged(staged_folders(self.attempts), self.incoming.batch.sequence)
+    def remove_others(self) -> None:
+        """Delete all files but those of good rows."""
+        good = {file.path for file in self._files["good"]}
+        self.table.delete([file.key for file in self.table.list(f"{self.name}/") if file.key not in good])
 
     def _folder(self, kind: str) -> TableFolder:
-        return self.folder.below(f"{_KIND}={kind}")
+        return self.folder.below(f"{self._kind}={kind}")
 
     @cached_property
-    def _files(self) -> dict[str, list[Any]]:
-        """The footers of the files, by kind."""
+    def _kind(self) -> str:
+        """The partition column that separates the kinds. It is not hidden: a vacuum ignores hidden folders."""
+        name, columns = "lakesmith_kind", {column.lower() for column in self.incoming.payload}
+        while name in columns:
+            name += "_"
+        return name
+
+    @cached_property
+    def _files(self) -> dict[str, tuple[DataFile, ...]]:
+        """The files with rows, by kind."""
         import pyarrow.parquet as pq
 
-        found: dict[str, list[Any]] = {kind: [] for kind in ("good", "rejected", "discarded", "again", "end")}
-        files = self.folder.store.arrow()
-        for file in self.folder.list():
-            folder, _, name = file.key.partition("/")
-            if name.endswith(".parquet"):
-                footer = pq.read_metadata(self.folder.key(file.key), filesystem=files)
-                found[folder.partition("=")[2]].append(footer)
-        return found
+        store, prefix = self.table.store, f"{self.name}/{self._kind}="
+
+        def read(file: ObjectFact) -> DataFile:
+            footer = pq.read_metadata(self.table.key(file.key), filesystem=store.arrow())
+            return DataFile(file.key, file.size, footer.num_rows, footer=footer)
+
+        found: dict[str, list[DataFile]] = {kind: [] for kind in ("good", "rejected", "discarded", "again", "end")}
+        names = [file for file in self.table.list(prefix) if file.key.endswith(".parquet")]
+        with ThreadPoolExecutor(_READERS) as pool:  # on an object store, each footer is a round trip
+            for file in pool.map(read, names):
+                if file.rows:
+                    found[file.path[len(prefix) :].partition("/")[0]].append(file)
+        return {kind: tuple(files) for kind, files in found.items()}
 
     def _rows(self, kind: str) -> int:
-        return sum(file.num_rows for file in self._files[kind])
+        return sum(file.rows for file in self._files[kind])
 
     def _non_null(self, name: str) -> int:
         """Return the number of rows where a column is not NULL."""
@@ -176,9 +192,10 @@ class StagedFiles:
     def _chunks(self, name: str) -> Iterator[Any]:
         """Yield the column chunks of a column in the files with rows; for a struct, those of its first field."""
         for file in (*self._files["good"], *self._files["rejected"], *self._files["discarded"]):
-            at = _column_index(file, name)
-            for group in range(file.num_row_groups) if at is not None else ():
-                yield file.row_group(group).column(at)
+            footer: Any = file.footer
+            at = _column_index(footer, name)
+            for group in range(footer.num_row_groups) if at is not None else ():
+                yield footer.row_group(group).column(at)
 
     def _count_failed(self) -> dict[tuple[int, ...], int]:
         """Return row counts by bit masks of failed rules. The masks are mostly zeros, so reading them is cheap."""

@@ -24,6 +24,7 @@ from lakesmith.ports import (
     Upsert,
     Write,
     find_commit,
+    new_batch_folder,
 )
 from lakesmith.records import CheckRecord
 from lakesmith.spark.batch_counts import Counts, RowCounter, count_rows, count_written_files
@@ -45,12 +46,6 @@ from lakesmith.store import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_TABLE_PROPERTIES = {"delta.enableChangeDataFeed": "true"}
-_BRONZE_PROPERTIES = {
-    **_TABLE_PROPERTIES,
-    # Readers of bronze filter by ingestion time only. Statistics of every column would add a fifth to the write.
-    "delta.dataSkippingStatsColumns": "_ingested_at",
-}
 _DV_MERGE_BYTES = 64 << 20
 """Above this table size, a merge marks replaced rows in deletion vectors. In smaller tables, vectors would cost readers
 more than they save the writer."""
@@ -134,18 +129,22 @@ class BatchWriter:
 
     def _write_staged(self, incoming: IncomingBatch, rows: DataFrame) -> BatchResult:
         """Write good and rejected rows to files in one pass that also counts them. Commit the files after the gate."""
-        stage = StagedFiles(attempts=self._warehouse.staged(incoming.table.name), incoming=incoming)
+        name = new_batch_folder(incoming.batch.sequence)
+        stage = StagedFiles(table=self._folder(incoming), incoming=incoming, name=name)
         try:
             stage.write(rows)
             failpoint("batch.staged", incoming.table.name)
             counts = stage.counts()
             _raise_if_missing(incoming, counts)
             checks = self._check_records(incoming, counts, stage.all())
-            written = self._commit(incoming, stage if stage.has_good else stage.good(), counts)
-            quarantined = self._quarantine(incoming, stage.rejected(), counts.rejected)
-            stage.remove_outdated()
-        finally:
+        except BaseException:
             stage.remove()
+            raise
+        try:
+            written = self._commit(incoming, stage, counts)
+            quarantined = self._quarantine(incoming, stage.rejected(), counts.rejected)
+        finally:
+            stage.remove_others()
         return self._reconcile(incoming, counts, written, quarantined, checks)
 
     def _check_records(self, incoming: IncomingBatch, counts: Counts, rows: DataFrame) -> tuple[CheckRecord, ...]:
@@ -229,13 +228,11 @@ class BatchWriter:
     ) -> CommitResult:
         folder, write, load = self._folder(incoming), _write(incoming), incoming.table.load
         stored = list(map(quoted, incoming.payload))
-        if isinstance(good, tuple):
+        if isinstance(good, StagedFiles | tuple):
+            files = good.good_files() if isinstance(good, StagedFiles) else good
             table_id = incoming.facts.table_id if incoming.facts else None
-            return self._format.add(good, incoming.rows.select(*stored).schema.json(), folder, write, table_id)
-        if isinstance(good, StagedFiles):
-            overwrite = incoming.facts is not None and incoming.replaces
-            like = incoming.rows.select(*stored)
-            return self._format.commit_folder(good.good_folder, like, folder, write, overwrite=overwrite)
+            columns = incoming.rows.select(*stored).schema.json()
+            return self._format.add(files, columns, folder, write, table_id, overwrite=incoming.replaces)
         good = good.select(*stored)
         if incoming.facts is None or incoming.replaces:
             if is_keyed(load) and incoming.replace_where is not None:
@@ -340,7 +337,7 @@ class BatchWriter:
             note=incoming.batch.note,
             # For every load: the load may change later, and the layout of a table cannot.
             partition_by=("partition",),
-            properties=_TABLE_PROPERTIES,
+            change_feed=True,
             evolve=True,
         )
         if not replaces or facts is None:
@@ -409,7 +406,9 @@ def _write(incoming: IncomingBatch) -> Write:
         sequence=incoming.batch.sequence,
         note=incoming.batch.note,
         partition_by=(load.by,) if isinstance(load, ReplacePartitions) else (),
-        properties=_BRONZE_PROPERTIES if isinstance(incoming.table.origin, Source) else _TABLE_PROPERTIES,
+        change_feed=True,
+        # Readers of bronze filter by ingestion time only. Statistics of every column would add a fifth to the write.
+        stats_columns=("_ingested_at",) if isinstance(incoming.table.origin, Source) else (),
         evolve=incoming.evolve,
         deletion_vectors=incoming.facts is not None and incoming.facts.bytes > _DV_MERGE_BYTES,
         widen=bool(incoming.columns_widened),

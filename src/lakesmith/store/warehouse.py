@@ -75,10 +75,6 @@ class Warehouse:
         """The folder of the table with decisions about quarantined rows."""
         return self.folder(f"quarantine_decisions/{name.layer}/{name.name}")
 
-    def staged(self, name: TableName) -> TableFolder:
-        """The folder of written, uncommitted batches, with one folder per attempt."""
-        return self.folder(f"_lakesmith/checked/{name}")
-
     def held(self, name: TableName) -> TableFolder:
         """The folder of the batch that a gate holds."""
         return self.folder(f"_lakesmith/held/{name}")

@@ -137,17 +137,19 @@ class Delta:
         return add_files.accepts_files(open_snapshot_if_any(folder))
 
     def add(
-        self, files: Sequence[DataFile], columns: str, folder: TableFolder, write: Write, table_id: str | None
+        self,
+        files: Sequence[DataFile],
+        columns: str,
+        folder: TableFolder,
+        write: Write,
+        table_id: str | None,
+        *,
+        overwrite: bool = False,
     ) -> CommitResult:
-        return add_files.add(files, columns, folder, write, table_id)
+        return add_files.add(files, columns, folder, write, table_id, overwrite=overwrite)
 
     def accepts_rows(self, rows: DataFrame, folder: TableFolder) -> bool:
         return spark_writes.accepts_rows(rows, folder)
-
-    def commit_folder(
-        self, staged: TableFolder, rows: DataFrame, folder: TableFolder, write: Write, *, overwrite: bool
-    ) -> CommitResult:
-        return spark_writes.commit_folder(staged, rows, folder, write, overwrite=overwrite)
 
 
 __all__ = ["Delta", "FactsCache"]

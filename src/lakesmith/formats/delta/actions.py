@@ -159,11 +159,6 @@ def read_actions(folder: TableFolder, version: int) -> list[dict[str, Any]]:
     return [parse_action(folder, version, number, line) for number, line in lines]
 
 
-def new_batch_folder(write: Write) -> str:
-    """A new name for a folder below the table's, for the files of a batch."""
-    return f"batch-{write.sequence:08}-{uuid.uuid4().hex[:8]}"
-
-
 def _as_uri(path: str) -> str:
     """The path escaped exactly as Delta does it: a vacuum deletes files whose path is escaped in another way."""
     return "".join(

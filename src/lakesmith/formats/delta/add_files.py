@@ -10,10 +10,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from lakesmith.errors import DataError, InfrastructureError
-from lakesmith.formats.delta.actions import add_action, commit_actions, stats_timestamp
+from lakesmith.formats.delta.actions import (
+    add_action,
+    commit_actions,
+    file_stats,
+    overwrite_metrics,
+    remove_all_actions,
+    stats_timestamp,
+)
 from lakesmith.formats.delta.commit import VersionTaken
 from lakesmith.formats.delta.commit_results import batch_result, committed_by_another_run
-from lakesmith.formats.delta.commit_rules import is_plain_table
+from lakesmith.formats.delta.commit_rules import is_plain_table, table_properties
 from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
 from lakesmith.formats.delta.snapshot import open_snapshot_if_any
 from lakesmith.ports import CommitResult, DataFile, TableFolder, Write
@@ -24,6 +31,8 @@ if TYPE_CHECKING:
 _LOCAL_TIMES = "timestampNtz"
 _APPEND = {"mode": "Append", "partitionBy": "[]"}
 _TRIES = 10
+Actions = Callable[["DeltaTable | None"], "Sequence[dict[str, Any]] | None"]
+"""Make the actions for a version of the table; None where it has the batch already."""
 
 
 def accepts_files(table: DeltaTable | None) -> bool:
@@ -32,10 +41,16 @@ def accepts_files(table: DeltaTable | None) -> bool:
 
 
 def add(
-    files: Sequence[DataFile], columns: str, folder: TableFolder, write: Write, table_id: str | None
+    files: Sequence[DataFile],
+    columns: str,
+    folder: TableFolder,
+    write: Write,
+    table_id: str | None,
+    *,
+    overwrite: bool = False,
 ) -> CommitResult:
     """Commit the files, and return what the commit of the batch did: it may be an earlier one, whose reply was lost."""
-    add_files(folder, files, columns, write, table_id)
+    add_files(folder, files, columns, write, table_id, overwrite=overwrite)
     return batch_result(folder, write)
 
 
@@ -52,10 +67,18 @@ def advance(folder: TableFolder, write: Write) -> CommitResult:
     return batch_result(folder, write)
 
 
-def add_files(folder: TableFolder, files: Sequence[DataFile], columns: str, write: Write, table_id: str | None) -> bool:
+def add_files(
+    folder: TableFolder,
+    files: Sequence[DataFile],
+    columns: str,
+    write: Write,
+    table_id: str | None,
+    *,
+    overwrite: bool = False,
+) -> bool:
     """Commit the files; False when the table already has the batch or a later one."""
     schema = _schema(columns)
-    added = [{"add": add_action(file.path, file.size, {}, file.stats or _stats(file))} for file in files]
+    added = [{"add": add_action(file.path, file.size, {}, json.dumps(_stats(file)))} for file in files]
     counts = {
         "numFiles": len(files),
         "numOutputRows": sum(file.rows for file in files),
@@ -67,16 +90,32 @@ def add_files(folder: TableFolder, files: Sequence[DataFile], columns: str, writ
             return None
         _refuse_other_table(table, schema, table_id)
         refuse_if_rolled_back(table, folder, write)
-        return added if table is not None else [*new_table(schema.to_json(), write.properties), *added]
+        return added if table is not None else [*new_table(schema.to_json(), table_properties(write)), *added]
 
+    if overwrite and table_id is not None:
+        return _overwrite(folder, write, actions)
     return append_actions(folder, write, counts, actions)
+
+
+def _overwrite(folder: TableFolder, write: Write, actions: Actions) -> bool:
+    """Commit the actions in place of all files; raises where another writer was first."""
+    table = open_snapshot_if_any(folder)
+    added = actions(table)
+    if added is None:
+        return False
+    assert table is not None
+    removed = list(remove_all_actions(folder, table.version()))
+    metrics = overwrite_metrics([each["add"] for each in added], removed)
+    operation = ("WRITE", {"mode": "Overwrite", "partitionBy": "[]"})
+    commit_actions(folder, table.version(), write, operation, metrics, [*removed, *added])
+    return True
 
 
 def append_actions(
     folder: TableFolder,
     write: Write | None,
     counts: dict[str, int],
-    actions: Callable[[DeltaTable | None], Sequence[dict[str, Any]] | None],
+    actions: Actions,
 ) -> bool:
     """Commit the actions for the newest version; retry where another writer was first. False where they are None."""
     for _ in range(_TRIES):
@@ -153,7 +192,7 @@ def _refuse_other_table(table: DeltaTable | None, schema: Schema, table_id: str 
     """Raise when the rows were written for another table."""
     found = str(table.metadata().id) if table is not None else None
     stored = {field.name: field.type for field in table.schema().fields} if table is not None else {}
-    if found != table_id or not accepts_files(table):
+    if found != table_id or not (table is None or is_plain_table(table, also={"deletionVectors"})):
         what = "was dropped" if table is None else "was created or changed by another writer"
     elif table is not None and any(stored.get(field.name) != field.type for field in schema.fields):
         what = "has other columns now"
@@ -166,12 +205,12 @@ def _refuse_other_table(table: DeltaTable | None, schema: Schema, table_id: str 
     )
 
 
-def _stats(file: DataFile) -> str:
-    return json.dumps(
-        {
-            "numRecords": file.rows,
-            "minValues": {name: stats_timestamp(least) for name, (least, _) in file.bounds.items()},
-            "maxValues": {name: stats_timestamp(greatest) for name, (_, greatest) in file.bounds.items()},
-            "nullCount": dict.fromkeys(file.bounds, 0),
-        }
-    )
+def _stats(file: DataFile) -> dict[str, Any]:
+    if file.footer is not None:
+        return file_stats(file.footer)
+    return {
+        "numRecords": file.rows,
+        "minValues": {name: stats_timestamp(least) for name, (least, _) in file.bounds.items()},
+        "maxValues": {name: stats_timestamp(greatest) for name, (_, greatest) in file.bounds.items()},
+        "nullCount": dict.fromkeys(file.bounds, 0),
+    }

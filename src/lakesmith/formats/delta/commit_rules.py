@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakesmith.columns import HIDDEN
 from lakesmith.formats.delta.actions import log_segment
-from lakesmith.ports import TableFolder
+from lakesmith.ports import TableFolder, Write
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 _PLAIN_FEATURES = {"appendOnly", "changeDataFeed", "timestampNtz", "invariants"}
 """Table features that require nothing of a writer which only adds rows, as long as no column has a rule."""
+
+
+def table_properties(write: Write) -> dict[str, str]:
+    """The properties of a table that a write creates."""
+    feed = {"delta.enableChangeDataFeed": "true"} if write.change_feed else {}
+    stats = {"delta.dataSkippingStatsColumns": ",".join(write.stats_columns)} if write.stats_columns else {}
+    return {**feed, **stats, **write.properties}
 
 
 def can_commit(table: DeltaTable, rows: DataFrame, folder: TableFolder, partitions: Sequence[str] = ()) -> bool:

@@ -17,11 +17,10 @@ from lakesmith.formats.delta.actions import (
     add_actions,
     commit_actions,
     deletion_vector_actions,
-    new_batch_folder,
     row_count,
 )
 from lakesmith.formats.delta.commit_rules import can_commit, frame_types, table_types
-from lakesmith.ports import TableFolder, Upsert, Write
+from lakesmith.ports import TableFolder, Upsert, Write, new_batch_folder
 from lakesmith.sql import bounds, quoted
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def merge_by_vectors(upsert: Upsert, count: int, table: DeltaTable, folder: Tabl
     """Commit the merge of pinned rows, few enough to broadcast; raises where another writer was first."""
     from pyspark.sql import functions as F
 
-    batch = new_batch_folder(write)
+    batch = new_batch_folder(write.sequence)
     source = upsert.rows
     target = _target(upsert, source.sparkSession, folder, table.version())
     matches = _find_matches(upsert, target, F.broadcast(source))

@@ -13,12 +13,11 @@ from lakesmith.errors import DataError
 from lakesmith.formats.delta.actions import (
     add_actions,
     commit_actions,
-    new_batch_folder,
     overwrite_metrics,
     remove_partition_actions,
 )
 from lakesmith.formats.delta.commit_rules import can_commit, table_types
-from lakesmith.ports import ReplaceWhere, TableFolder, Write
+from lakesmith.ports import ReplaceWhere, TableFolder, Write, new_batch_folder
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def replace_partitions(
     """Commit the rows in place of those of the partitions; raises where another writer was first."""
     (column,), version = table.metadata().partition_columns, table.version()
     values = {text or None for text in only.partitions}  # Delta stores an empty text as NULL
-    batch = new_batch_folder(write)
+    batch = new_batch_folder(write.sequence)
     stored = [quoted(field.name) for field in table.schema().fields]
     rows.select(*stored).write.partitionBy(column).parquet(f"{folder.engine_url('spark')}/{batch}")
     added = add_actions(folder, batch, column)

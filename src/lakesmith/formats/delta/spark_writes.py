@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import DELETE_ROW, HIDDEN
 from lakesmith.failpoints import failpoint
-from lakesmith.formats.delta import staged_folder
 from lakesmith.formats.delta.commit_results import batch_result, commit_result
-from lakesmith.formats.delta.commit_rules import can_commit
+from lakesmith.formats.delta.commit_rules import can_commit, table_properties
 from lakesmith.formats.delta.commits import table_commits
 from lakesmith.formats.delta.dv_merge import can_merge_by_vectors, match_condition, merge_by_vectors, pin_rows
 from lakesmith.formats.delta.log_files import sql_name
@@ -56,19 +55,9 @@ def overwrite(frame: DataFrame, folder: TableFolder, write: Write, only: Replace
 
 
 def accepts_rows(rows: DataFrame, folder: TableFolder) -> bool:
-    """Whether `commit_folder` can commit such rows to the table, or make it."""
+    """Whether files with such rows can be committed to the table, or can create it."""
     table = open_snapshot_if_any(folder)
     return table is None or can_commit(table, rows, folder)
-
-
-def commit_folder(
-    staged: TableFolder, rows: DataFrame, folder: TableFolder, write: Write, *, overwrite: bool
-) -> CommitResult:
-    """Move the Parquet files of a folder into the table and commit them."""
-    table = open_snapshot_if_any(folder)
-    if table is None or _is_next(table, write):
-        staged_folder.commit_folder(staged, rows.schema.json(), table, folder, write, overwrite=overwrite)
-    return batch_result(folder, write)
 
 
 def merge(upsert: Upsert, folder: TableFolder, write: Write) -> CommitResult:
@@ -151,7 +140,7 @@ def _refuse_if_rolled_back(folder: TableFolder, write: Write) -> None:
 
 
 def _writer(frame: DataFrame, write: Write) -> DataFrameWriter:
-    writer = frame.write.format("delta").options(**write.properties)
+    writer = frame.write.format("delta").options(**table_properties(write))
     if write.partition_by:
         writer = writer.partitionBy(*write.partition_by)
     if write.evolve:
