@@ -11,8 +11,7 @@ from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
 from lakesmith.failpoints import failpoint
 from lakesmith.formats.delta.append_arrow import append_arrow
-from lakesmith.formats.delta.checksums import write_checksums
-from lakesmith.formats.delta.snapshot import open_snapshot_if_any
+from lakesmith.formats.delta.arrow_reader import query
 from lakesmith.records import (
     AuditRecord,
     CheckRecord,
@@ -116,7 +115,6 @@ class Ledger:
         if not records:
             return
         import pyarrow as pa
-        from deltalake import exceptions
 
         rows = pa.Table.from_pylist(
             [dataclasses.asdict(record) for record in records], schema=_arrow_schema(type(records[0]))
@@ -126,11 +124,10 @@ class Ledger:
             append_arrow(folder, rows)
         except InfrastructureError as failed:
             raise _write_error(failed.what, failed.hint) from failed
-        except (exceptions.DeltaError, OSError) as error:
+        except OSError as error:
             failure = disk_failure(str(error), f"cannot write system.{name}")
             text = str(error).splitlines()[0]
             raise (_write_error(failure.what, failure.hint) if failure else _write_error(text)) from error
-        write_checksums(folder)
         failpoint("ledger.appended", f"system.{name}")
 
     def _read(
@@ -143,22 +140,16 @@ class Ledger:
         among: str | None = None,
         limit: int | None = None,
     ) -> tuple[Record, ...]:
-        try:
-            table = open_snapshot_if_any(self._warehouse.system(name))
-        except InfrastructureError as error:
-            raise _read_error(name, error) from error
-        if table is None:
-            return ()
-        from deltalake import QueryBuilder
-
         columns = ", ".join(f'"{field.name}"' for field in dataclasses.fields(record))
         filters: list[str] = [f"\"{column}\" = '{_escape(value)}'" for column, value in (where or {}).items()]
         conditions = " AND ".join([*filters, *filter(None, [among])])
         sql = f"SELECT {columns} FROM {name} {'WHERE ' + conditions if conditions else ''} ORDER BY {order}"
         try:
-            found = QueryBuilder().register(name, table).execute(sql + (f" LIMIT {limit}" if limit else "")).read_all()
-        except Exception as error:  # delta-rs has no error type for missing files
+            found = query(self._warehouse.system(name), name, sql + (f" LIMIT {limit}" if limit else ""))
+        except Exception as error:  # a missing file has no error type of its own
             raise _read_error(name, error) from error
+        if found is None:
+            return ()
         names = [field.name for field in dataclasses.fields(record)]
         values = [found[column].to_pylist() for column in names]
         return tuple(record(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakesmith.formats.delta.actions import add_action, file_stats, metadata_at
 from lakesmith.formats.delta.add_files import append_actions, new_table
+from lakesmith.formats.delta.checksums import write_checksums
+from lakesmith.formats.delta.integrity import log_failure
 from lakesmith.ports import TableFolder
 
 if TYPE_CHECKING:
@@ -19,6 +21,16 @@ if TYPE_CHECKING:
 
 def append_arrow(folder: TableFolder, rows: pa.Table) -> None:
     """Append the rows to the table, or create it. Adds missing columns."""
+    from deltalake import exceptions
+
+    try:
+        _append(folder, rows)
+    except exceptions.DeltaError as error:
+        raise log_failure(folder, str(error)) from error
+    write_checksums(folder)
+
+
+def _append(folder: TableFolder, rows: pa.Table) -> None:
     import pyarrow.parquet as pq
     from deltalake import Schema
 

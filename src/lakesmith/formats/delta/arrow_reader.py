@@ -57,6 +57,17 @@ def read_arrow(folder: TableFolder, version: int) -> pa.dataset.Dataset | pa.Rec
     return _dataset(folder, table)
 
 
+def query(folder: TableFolder, name: str, sql: str) -> Any:
+    """The result of a query over the newest version, which it calls `name`, as an Arrow table; None where there is no
+    table."""
+    table = open_snapshot_if_any(folder)
+    if table is None:
+        return None
+    from deltalake import QueryBuilder
+
+    return QueryBuilder().register(name, table).execute(sql).read_all()
+
+
 def is_readable(folder: TableFolder, version: int) -> bool:
     """Whether the log and the data files of a version are there."""
     return log_segment(folder, version) is not None and _missing_file(folder, version) is None
