@@ -1,18 +1,22 @@
-"""Checks: rules on each row, or on the batch as a whole."""
+"""Checks: rules on each row, or on the batch as a whole.
+
+The rules are the models of their written keys too: their annotations hold the form and the meaning of each key.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
-from lakesmith.declare.names import TableName
+from lakesmith.declare.forms import Amount, AnyValue, ColumnName, Duration, Share, TableReference, Text
 from lakesmith.errors import Place
 
 Severity = Literal["warn", "quarantine", "fail"]
-Value = str | int | Decimal | bool
-"""A value as written; a text may be a date or a time."""
 Season = Literal["hour", "weekday", "none"]
+_COLUMN = "The column that is checked."
+_LEAST = "The minimum, inclusive."
+_MOST = "The maximum, inclusive."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,55 +35,56 @@ class Required:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unique:
-    """No two rows have the same values in the columns. Rows with NULL in one of them are not compared."""
+    """No two rows have the same values in these columns. Rows with NULL in one of them are not compared."""
 
-    columns: tuple[str, ...]
-    within: Literal["batch", "table"] = "batch"
-    """`table` also compares with stored rows."""
+    SHORT: ClassVar[str] = "columns"
+    columns: Annotated[tuple[ColumnName, ...], "The columns that are unique together."]
+    within: Annotated[Literal["batch", "table"], "`table` also compares with stored rows; `batch` by default."] = (
+        "batch"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class In:
-    """The value is in the list."""
+    """The value is in a list."""
 
-    column: str
-    values: tuple[Value, ...]
+    column: Annotated[ColumnName, _COLUMN]
+    values: Annotated[tuple[AnyValue, ...], "The accepted values."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The value is within a range, bounds included."""
+    """The value is within a range."""
 
-    column: str
-    min: Value | None = None
-    max: Value | None = None
+    column: Annotated[ColumnName, _COLUMN]
+    min: Annotated[AnyValue | None, "The minimum, inclusive: a number, a day or a time."] = None
+    max: Annotated[AnyValue | None, _MOST] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
     """A regular expression matches somewhere in the value."""
 
-    column: str
-    matches: str
+    column: Annotated[ColumnName, _COLUMN]
+    matches: Annotated[Text, "A Java regular expression; use `^` and `$` to match the whole text."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Length:
     """The length of the text in characters is within a range."""
 
-    column: str
-    min: int | None = None
-    max: int | None = None
+    column: Annotated[ColumnName, _COLUMN]
+    min: Annotated[int | None, _LEAST] = None
+    max: Annotated[int | None, _MOST] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class References:
     """The values exist in another table, at the version that the batch was pinned with."""
 
-    columns: tuple[str, ...]
-    table: TableName
-    key: tuple[str, ...]
-    """The referenced columns."""
+    columns: Annotated[tuple[ColumnName, ...], "The columns that refer to the other table."]
+    table: Annotated[TableReference, "The referenced table, layer.table."]
+    key: Annotated[tuple[ColumnName, ...], "The referenced columns; the same names by default."] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,40 +110,36 @@ class BatchSql:
 class Freshness:
     """The newest value of a time column is recent enough."""
 
-    column: str
-    within: float
-    """The maximum age in seconds at the time when the batch was pinned."""
+    column: Annotated[ColumnName, _COLUMN]
+    within: Annotated[Duration, "The maximum age of the newest value when the batch is pinned, such as `2h`."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCount:
     """The number of rows of the batch, or its deviation from earlier batches."""
 
-    min: int | None = None
-    max: int | None = None
-    change: float | None = None
-    """The maximum deviation from the mean of earlier good batches."""
-    last: int = 7
-    """How many earlier batches are compared."""
+    min: Annotated[int | None, _LEAST] = None
+    max: Annotated[int | None, _MOST] = None
+    change: Annotated[Share | None, "The maximum deviation from the mean of earlier batches, such as `50%`."] = None
+    last: Annotated[int, "How many earlier batches are compared; 7 by default."] = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NullRate:
     """At most this share of the rows is NULL."""
 
-    column: str
-    max: float
+    column: Annotated[ColumnName, _COLUMN]
+    max: Annotated[Share, "The maximum share of NULL, such as `5%`."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distinct:
     """The number of distinct values."""
 
-    column: str
-    min: int | None = None
-    max: int | None = None
-    exact: bool = False
-    """Count exactly, which needs a shuffle; otherwise within 2%, in the pass that writes the rows."""
+    column: Annotated[ColumnName, _COLUMN]
+    min: Annotated[int | None, _LEAST] = None
+    max: Annotated[int | None, _MOST] = None
+    exact: Annotated[bool, "Count exactly, which needs a shuffle; otherwise within 2%."] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,37 +156,38 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconcile:
-    """An aggregate of the batch equals that of the input rows that it was built from."""
+    """A total of the batch equals the total of the input rows that it was built from."""
 
-    table: TableName
-    """The input table."""
-    own: str
-    """SQL: the aggregate of the batch."""
-    theirs: str
-    """SQL: the aggregate of the input."""
-    tolerance: float | None = None
-    """The maximum relative difference."""
+    table: Annotated[TableReference, "The input, layer.table."]
+    own: Annotated[Text, "SQL: an aggregate of the batch, such as `sum(amount)`."]
+    theirs: Annotated[Text, "SQL: the aggregate of the input; the same by default."] = ""
+    tolerance: Annotated[Share | None, "The maximum difference, such as `1%`."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """The distribution of a column's values is like that of earlier good batches."""
+    """The distribution of values is like that of earlier good batches."""
 
-    column: str
-    method: Literal["psi", "ks"] = "psi"
-    max: Decimal = Decimal("0.2")
-    last: int = 10
+    SHORT: ClassVar[str] = "column"
+    column: Annotated[ColumnName, _COLUMN]
+    method: Annotated[
+        Literal["psi", "ks"], "`psi`, the population stability index, or `ks`, Kolmogorov and Smirnov's."
+    ] = "psi"
+    max: Annotated[Amount, "The maximum distance; 0.2 by default."] = Decimal("0.2")
+    last: Annotated[int, "How many earlier good batches are compared; 10 by default."] = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anomaly:
-    """An aggregate is close to what its history, at this hour or on this weekday, predicts."""
+    """An aggregate is close to what its history predicts."""
 
-    of: str = "count(*)"
-    season: Season = "weekday"
-    deviations: Decimal = Decimal(4)
-    """The maximum deviation from the median, in multiples of the usual spread."""
-    last: int = 60
+    SHORT: ClassVar[str] = "of"
+    of: Annotated[Text, "SQL: the monitored aggregate; `count(*)` by default."] = "count(*)"
+    season: Annotated[
+        Season, "Batches of the same `hour`, the same `weekday` or all (`none`) are compared; `weekday`."
+    ] = "weekday"
+    deviations: Annotated[Amount, "The maximum deviation, in multiples of the usual spread; 4 by default."] = 4
+    last: Annotated[int, "How many earlier good batches are compared; 60 by default."] = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

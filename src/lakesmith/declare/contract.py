@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Literal
+from typing import Annotated, Literal
 
+from lakesmith.declare.forms import Duration, LowName, Text
 from lakesmith.errors import Place
 
 Contract = Literal["additive", "strict", "open"]
@@ -53,12 +54,14 @@ class Previous:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """The schema registry subject that the contract is published to or checked against."""
+    """A schema registry that also holds the contract."""
 
-    connection: str
-    subject: str
-    truth: Literal["here", "registry"] = "here"
-    """`here`: publish the declaration; `registry`: check the declaration against the registered schema."""
+    connection: Annotated[LowName, "A name below `connections` of the environment."]
+    subject: Annotated[Text, "The subject in the registry; `layer.table-value` by default."] = ""
+    truth: Annotated[
+        Literal["here", "registry"],
+        "`here` publishes the declaration; `registry` checks it against the registered schema. `here` by default.",
+    ] = "here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +82,6 @@ class Terms:
 class QuarantinePolicy:
     """How long rows may stay in quarantine."""
 
-    alert_after: float | None = None
-    """Seconds after which an open quarantined row causes an alert."""
-    alert_rows: int | None = None
-    """More quarantined rows than this cause an alert."""
-    discard_after: float | None = None
-    """Seconds after which a run discards a quarantined row, and counts it."""
+    alert_after: Annotated[Duration | None, "Alert about rows in quarantine for longer than this, such as `7d`."] = None
+    alert_rows: Annotated[int | None, "Alert about more quarantined rows than this."] = None
+    discard_after: Annotated[Duration | None, "A run discards rows that are in quarantine for longer than this."] = None

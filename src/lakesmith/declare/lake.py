@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from lakesmith.declare.contract import Contract, QuarantinePolicy
+from lakesmith.declare.forms import Duration, Size, Tag, Text
 from lakesmith.declare.names import TableName
 from lakesmith.declare.secrets import Settings
 from lakesmith.declare.table import Table
@@ -17,13 +19,14 @@ PRIVATE = 0o077
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLimits:
-    """The limits of a query."""
+    """The limits of `lakesmith query`."""
 
-    timeout: float | None = 300.0
-    """Seconds; None for no limit."""
-    memory: int | None = None
-    """Bytes that the engine may allocate; None for half of the machine's memory. The result rows may take half as
-    much again."""
+    timeout: Annotated[Duration | None, "The maximum duration of a query; `5m` by default."] = 300.0
+    """None for no limit."""
+    memory: Annotated[
+        Size | None, "The maximum memory of a query, such as `2GB`; half of the machine's by default."
+    ] = None
+    """For the engine: the result rows may take half as much again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +77,11 @@ class Environment:
 class Defaults:
     """Defaults for the tables of a layer."""
 
-    owner: str | None = None
-    contract: Contract | None = None
-    freshness: float | None = None
-    tags: tuple[str, ...] = ()
-    quarantine: QuarantinePolicy | None = None
+    owner: Annotated[Text | None, "The owner of the tables."] = None
+    contract: Annotated[Contract | None, "The contract mode of the tables."] = None
+    freshness: Annotated[Duration | None, "A table is stale after this long without new rows."] = None
+    tags: Annotated[tuple[Tag, ...], "Tags of every table of the layer."] = ()
+    quarantine: Annotated[QuarantinePolicy | None, "How long rows may stay in quarantine."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from lakesmith.declare.checks import (
     Anomaly,
@@ -15,10 +16,7 @@ from lakesmith.declare.checks import (
     CheckRule,
     Distinct,
     Drift,
-    Freshness,
-    In,
     Length,
-    NullRate,
     Pattern,
     Predicate,
     Range,
@@ -30,32 +28,21 @@ from lakesmith.declare.checks import (
     RowSql,
     SchemaIs,
     Severity,
-    Unique,
 )
 from lakesmith.declare.contract import (
     Contract,
     Drifts,
     Previous,
     QuarantinePolicy,
-    Registered,
     Terms,
     drifts,
 )
 from lakesmith.declare.names import TableName
-from lakesmith.errors import DeclarationError, LakesmithError
+from lakesmith.errors import DeclarationError, LakesmithError, Place
 from lakesmith.load.check_models import (
     RULES,
-    AnomalyBlock,
     CheckBlock,
     ContractBlock,
-    DistinctBlock,
-    DriftBlock,
-    LengthBlock,
-    QuantileBlock,
-    QuarantineBlock,
-    RangeBlock,
-    RowCountBlock,
-    SumBlock,
 )
 from lakesmith.load.field_types import Block
 from lakesmith.load.python import find_predicate
@@ -79,9 +66,9 @@ def read_check(name: str, block: CheckBlock, folder: str, problems: list[Lakesmi
     value = getattr(block, written[0]) if written else block.where
     if value is None:
         return None  # it could not be read, which is already reported
-    if isinstance(value, _BOUNDED):
-        _check_bounds(name, value, problems)
     rule = _rule(written[0] if written else "sql", value)
+    if isinstance(rule, Range | Length | Distinct | Bounds | RowCount):
+        _check_bounds(name, rule, block.places[written[0]], problems)
     if isinstance(rule, Predicate):
         rule = _predicate(name, rule.function, folder, block, problems)
     on_rows = isinstance(rule, RowRule)
@@ -164,20 +151,15 @@ def _cannot_work(name: str, rule: CheckRule, block: CheckBlock) -> Iterator[Lake
         yield DeclarationError("bad-rule", f"the check '{name}' {what}", at=block.at, hint=hint)
 
 
-_BOUNDED = (RangeBlock, LengthBlock, DistinctBlock, SumBlock, QuantileBlock, RowCountBlock)
-
-
-def _check_bounds(name: str, block: Any, problems: list[LakesmithError]) -> None:
-    change = isinstance(block, RowCountBlock) and block.change is not None
-    if block.min is None and block.max is None and not change:
+def _check_bounds(name: str, rule: Any, at: Place, problems: list[LakesmithError]) -> None:
+    change = isinstance(rule, RowCount) and rule.change is not None
+    if rule.min is None and rule.max is None and not change:
         problems.append(
-            DeclarationError(
-                "missing-key", f"the check '{name}' has no bound", at=block.at, hint="give min, max or both"
-            )
+            DeclarationError("missing-key", f"the check '{name}' has no bound", at=at, hint="give min, max or both")
         )
-    elif _is_reversed(block.min, block.max):
-        what = f"the check '{name}' can never pass: min {block.min} is greater than max {block.max}"
-        problems.append(DeclarationError("bad-bounds", what, at=block.at, hint="swap min and max"))
+    elif _is_reversed(rule.min, rule.max):
+        what = f"the check '{name}' can never pass: min {rule.min} is greater than max {rule.max}"
+        problems.append(DeclarationError("bad-bounds", what, at=at, hint="swap min and max"))
 
 
 def _is_reversed(least: Any, most: Any) -> bool:
@@ -191,53 +173,31 @@ def _severity(rule: CheckRule) -> Severity:
     return "quarantine" if isinstance(rule, RowRule) else "fail"
 
 
-def _rule(key: str, block: Any) -> CheckRule:
+def _rule(key: str, written: Any) -> CheckRule:
     match key:
         case "sql":
-            return RowSql(condition=block)
+            return RowSql(condition=written)
         case "expect":
-            return BatchSql(condition=block)
+            return BatchSql(condition=written)
         case "required":
-            return Required(columns=block)
-        case "unique":
-            return Unique(columns=block.columns, within=block.within or "batch")
-        case "in_":
-            return In(column=block.column, values=block.values)
-        case "range":
-            return Range(column=block.column, min=block.min, max=block.max)
-        case "pattern":
-            return Pattern(column=block.column, matches=block.matches)
-        case "length":
-            return Length(column=block.column, min=block.min, max=block.max)
-        case "references":
-            return References(columns=block.columns, table=block.table, key=block.key or block.columns)
+            return Required(columns=written)
         case "python":
-            return Predicate(function=block)
-        case "freshness":
-            return Freshness(column=block.column, within=block.within)
-        case "row_count":
-            return RowCount(**_given(block, "min", "max", "change", "last"))
-        case "null_rate":
-            return NullRate(column=block.column, max=block.max)
-        case "distinct":
-            return Distinct(column=block.column, min=block.min, max=block.max, exact=block.exact)
-        case "sum" | "mean":
-            return Bounds(of="sum" if key == "sum" else "mean", column=block.column, min=block.min, max=block.max)
-        case "quantile":
-            at = Decimal(str(block.at_))
-            return Bounds(of="quantile", column=block.column, at=at, min=block.min, max=block.max)
+            return Predicate(function=written)
+        case "references":
+            return replace(cast(References, written), key=written.key or written.columns)
         case "reconcile":
-            theirs = block.theirs or block.own
-            return Reconcile(table=block.table, own=block.own, theirs=theirs, tolerance=block.tolerance)
-        case "drift":
-            assert isinstance(block, DriftBlock)
-            return Drift(column=block.column, **_given(block, "method", "max", "last"))
-        case "anomaly":
-            assert isinstance(block, AnomalyBlock)
-            return Anomaly(**_given(block, "of", "season", "deviations", "last"))
+            return replace(cast(Reconcile, written), theirs=written.theirs or written.own)
+        case "sum" | "mean":
+            return Bounds(of="sum" if key == "sum" else "mean", column=written.column, min=written.min, max=written.max)
+        case "quantile":
+            at = Decimal(str(written.at_))
+            return Bounds(of="quantile", column=written.column, at=at, min=written.min, max=written.max)
+        case "schema":
+            types = tuple(written.types.items())
+            return SchemaIs(columns=written.columns, types=types, exact=written.exact)
         case _:
-            types = tuple(block.types.items())
-            return SchemaIs(columns=block.columns, types=types, exact=block.exact)
+            rule: CheckRule = written
+            return rule
 
 
 def _given(block: Block, *keys: str) -> dict[str, Any]:
@@ -270,25 +230,20 @@ def read_terms(name: TableName, mode: Contract, block: ContractBlock | None, pro
         previous.append(
             Previous(major=int(major), until=older.until, columns=dict(older.columns), declared_at=older.at)
         )
-    registry = block.registry and Registered(
-        connection=block.registry.connection,
-        subject=block.registry.subject or f"{name}-value",
-        truth=block.registry.truth or "here",
-    )
+    registry = block.registry and replace(block.registry, subject=block.registry.subject or f"{name}-value")
     return Terms(
         version=block.version,
         compatibility=block.compatibility or "forward",
         drift=drift,
         previous=tuple(previous),
-        registry=registry or None,
+        registry=registry,
     )
 
 
-def read_policy(block: QuarantineBlock | None, otherwise: QuarantinePolicy | None = None) -> QuarantinePolicy:
+def policy_with(policy: QuarantinePolicy | None, otherwise: QuarantinePolicy | None) -> QuarantinePolicy:
     """Return the quarantine policy: the written keys, and `otherwise` for the rest."""
-    keys = ("alert_after", "alert_rows", "discard_after")
-    defaults = {key: getattr(otherwise, key) for key in keys} if otherwise else {}
-    return QuarantinePolicy(**{**defaults, **(_given(block, *keys) if block else {})})
+    written = {key: value for key, value in asdict(policy).items() if value is not None} if policy else {}
+    return replace(otherwise or QuarantinePolicy(), **written)
 
 
 def contract_word(written: Contract | ContractBlock | None, default: Contract | None) -> Contract:

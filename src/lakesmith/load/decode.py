@@ -9,15 +9,15 @@ from decimal import Decimal
 from typing import Final, assert_never, cast
 
 from lakesmith.declare.checks import Limit
+from lakesmith.declare.forms import Form
 from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean
 from lakesmith.load import field_types
-from lakesmith.load.field_types import B, FieldType, field_type_of, keys_of
+from lakesmith.load.field_types import B, FieldType, keys_of
 from lakesmith.load.invalid_text import InvalidText
 from lakesmith.load.nodes import BOOLEANS, Entries, Items, Node, Scalar
-from lakesmith.load.rules import ColumnName
+from lakesmith.load.rules import RULES
 from lakesmith.load.variables import Variables
 
-_COLUMN_NAMES = field_type_of(ColumnName)
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _DECIMAL = re.compile(r"[-+]?[0-9]{1,30}(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
 _SHARE = re.compile(r"([0-9]{0,3}(?:\.[0-9]{1,6})?)\s*(%?)")
@@ -52,22 +52,22 @@ class Decoder:
     def value(self, kind: FieldType, node: Node, label: str) -> object:
         """Return the value of any field type, or `UNDECODED`."""
         match kind:
-            case field_types.Texts():
-                return self._text(kind, node, label)
-            case field_types.SettingTexts():
+            case Form.SETTING:
                 return self._setting(node, label)
-            case field_types.Numbers():
+            case Form.NUMBER:
                 return self._number(node, label)
-            case field_types.Shares():
+            case Form.SHARE:
                 return self._share(node, label)
-            case field_types.Values():
+            case Form.VALUE:
                 return self._any(node, label)
-            case field_types.Amounts():
+            case Form.AMOUNT:
                 return self._amount(node, label)
-            case field_types.Limits():
+            case Form.LIMIT:
                 return self._limit(node, label)
-            case field_types.Booleans():
+            case Form.BOOLEAN:
                 return self._boolean(node, label)
+            case Form():
+                return self._text(kind, node, label)
             case field_types.Words():
                 return self._word(kind, node, label)
             case field_types.Lists():
@@ -87,12 +87,12 @@ class Decoder:
                 assert_never(kind)
 
     def _block(self, kind: field_types.Blocks, node: Node, label: str) -> object:
-        model, keys = kind.model, keys_of(kind.model)
-        if model.SHORT is not None and _is_short(node, keys[model.SHORT].kind):
-            short = self.value(keys[model.SHORT].kind, node, label)
+        keys = keys_of(kind.model)
+        if kind.short is not None and _is_short(node, keys[kind.short].kind):
+            short = self.value(keys[kind.short].kind, node, label)
             if isinstance(short, _Undecoded):
                 return UNDECODED
-            return model(at=node.at, places={model.SHORT: node.at}, **{model.SHORT: short})
+            return kind.make(node.at, {kind.short: node.at}, {kind.short: short})
         if not isinstance(node, Entries):
             expected = f"{_listed(keys)} with values"
             return self._mistyped(node, label, expected, f"{label}: {{{next(iter(keys))}: …}}")
@@ -115,19 +115,17 @@ class Decoder:
                 f"{label} needs the key '{name}'",
                 f"{name}: {_first(keys[name].about)}",
             )
-        if model.ONE_KEY and len(node.entries) != 1:
+        if kind.one_key and len(node.entries) != 1:
             self._problem(node.at, "one-of", f"{label} needs exactly one key", f"write one of {_listed(keys)}")
         if any(key.required and name not in values for name, key in keys.items()):
             return UNDECODED
-        fields = model.__dataclass_fields__
-        fitted = {f"{name}_" if f"{name}_" in fields else name: value for name, value in values.items()}
-        return model(at=node.at, places=places, **fitted)
+        return kind.make(node.at, places, values)
 
     def _named(self, kind: field_types.Named, node: Node, label: str) -> object:
         if not isinstance(node, Entries):
             return self._mistyped(node, label, "names with values", f"{label}: {{name: …}}")
         values: dict[object, object] = {}
-        for key, item in self._unique(node, fold=kind.name == _COLUMN_NAMES):
+        for key, item in self._unique(node, fold=kind.name is Form.COLUMN):
             name = self._key(kind.name, key, label)
             value = self.value(kind.value, item, f"{label}.{_shown(key.text)}")
             if not isinstance(name, _Undecoded) and not isinstance(value, _Undecoded):
@@ -183,11 +181,11 @@ class Decoder:
         hint = did_you_mean(text, known, label=f"values of {label}")
         return self._problem(node.at, "unknown-word", f"'{_shown(text)}' is not a valid value of {label}", hint)
 
-    def _text(self, kind: field_types.Texts, node: Node, label: str) -> object:
-        text = self._filled(node, label, "text")
-        if not isinstance(text, str) or kind.rule is None:
+    def _text(self, form: Form, node: Node, label: str) -> object:
+        text, rule = self._filled(node, label, "text"), RULES.get(form)
+        if not isinstance(text, str) or rule is None:
             return text
-        return self._checked(node.at, label, lambda: kind.rule.read(text) if kind.rule else text)
+        return self._checked(node.at, label, lambda: rule.read(text))
 
     def _setting(self, node: Node, label: str) -> object:
         if isinstance(node, Scalar) and (_WHOLE.fullmatch(node.text) or node.text in ("true", "false")):

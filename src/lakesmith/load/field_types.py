@@ -5,12 +5,15 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Annotated, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from lakesmith.declare.forms import Form
 from lakesmith.errors import Place
-from lakesmith.load.rules import AMOUNT, LATER, LIMIT, SETTING, SHARE, VALUE, Rule
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,49 +29,9 @@ class Block:
     """The place of each written key, whether or not its value could be read."""
 
 
-B = TypeVar("B", bound=Block)
-
-
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """A text that follows a rule."""
-
-    rule: Rule | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SettingTexts:
-    """A text that may hold a secret by reference; numbers and true/false are read as text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """A whole number, at least 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """A fraction between 0 and 1: 0.2 or 20%."""
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """A single value: text, a number, true or false."""
-
-
-@dataclass(frozen=True, slots=True)
-class Amounts:
-    """A number, which may be negative or have a fraction."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """A share of the rows (2%) or a number of rows (100)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Booleans:
-    """true or false."""
+LATER = object()
+"""Marks a value that is decoded later, when the variables are known."""
+B = TypeVar("B", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +58,27 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The keys of a model."""
+    """The keys of a model: a block, or a declaration that is its own model."""
 
-    model: type[Block]
+    model: type[DataclassInstance]
+
+    @property
+    def short(self) -> str | None:
+        """The key that a value without keys is read as."""
+        short: str | None = getattr(self.model, "SHORT", None)
+        return short
+
+    @property
+    def one_key(self) -> bool:
+        """Whether exactly one key must be written."""
+        return issubclass(self.model, Block) and self.model.ONE_KEY
+
+    def make(self, at: Place, places: Mapping[str, Place], values: Mapping[str, object]) -> object:
+        """Return the model's value for the decoded keys."""
+        # A key may be a reserved word of Python or of the block.
+        names = {field.name for field in fields(self.model)}
+        fitted = {f"{key}_" if f"{key}_" in names else key: value for key, value in values.items()}
+        return self.model(**fitted, **({"at": at, "places": places} if issubclass(self.model, Block) else {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +103,7 @@ class Later:
     value: FieldType
 
 
-FieldType = (
-    Texts
-    | SettingTexts
-    | Numbers
-    | Shares
-    | Values
-    | Amounts
-    | Limits
-    | Booleans
-    | Words
-    | Lists
-    | Named
-    | Blocks
-    | WordOrBlock
-    | Optional
-    | Later
-)
+FieldType = Form | Words | Lists | Named | Blocks | WordOrBlock | Optional | Later
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +115,9 @@ class Key:
     about: str
 
 
-_keys: dict[type[Block], Mapping[str, Key]] = {}
-
-
-def keys_of(model: type[Block]) -> Mapping[str, Key]:
+@cache
+def keys_of(model: type[DataclassInstance]) -> Mapping[str, Key]:
     """Return the allowed keys, in the order of the model."""
-    if model not in _keys:
-        _keys[model] = _read_keys(model)
-    return _keys[model]
-
-
-def _read_keys(model: type[Block]) -> Mapping[str, Key]:
     hints = get_type_hints(model, include_extras=True)
     found: dict[str, Key] = {}
     for item in fields(model):
@@ -168,7 +125,6 @@ def _read_keys(model: type[Block]) -> Mapping[str, Key]:
             continue
         required = item.default is MISSING and item.default_factory is MISSING
         about = next(note for note in hints[item.name].__metadata__ if isinstance(note, str))
-        # A key may be a reserved word of Python or of the block.
         found[item.name.removesuffix("_")] = Key(field_type_of(hints[item.name]), required, about)
     return found
 
@@ -196,26 +152,19 @@ def field_type_of(annotation: typing.Any) -> FieldType:
         value = field_type_of(arguments[1])
         return Named(field_type_of(arguments[0]), Optional(value) if optional else value)
     if annotation is bool:
-        return Booleans()
+        return Form.BOOLEAN
     if annotation is int:
-        return Numbers()
-    if isinstance(annotation, type) and issubclass(annotation, Block):
+        return Form.NUMBER
+    if isinstance(annotation, type) and is_dataclass(annotation):
         return Blocks(annotation)
     assert annotation is str, annotation
-    return Texts()
-
-
-_MARKED: Mapping[object, FieldType] = {SHARE: Shares(), VALUE: Values(), AMOUNT: Amounts(), LIMIT: Limits()}
+    return Form.ANY_TEXT
 
 
 def _marked_type(annotation: typing.Any) -> FieldType:
     for note in annotation.__metadata__:
-        if isinstance(note, Rule):
-            return Texts(note)
-        if note is SETTING:
-            return SettingTexts()
-        if note in _MARKED:
-            return _MARKED[note]
+        if isinstance(note, Form):
+            return note
         if note is LATER:
             return Later(field_type_of(annotation.__origin__))
     return field_type_of(annotation.__origin__)

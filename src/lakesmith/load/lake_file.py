@@ -10,12 +10,11 @@ from typing import Any, NoReturn
 from lakesmith.declare import LAYERS, Defaults, Environment, QueryLimits, Secret, Settings
 from lakesmith.declare.secrets import missing_secret
 from lakesmith.errors import DeclarationError, LakesmithError, Place, UsageError, did_you_mean, raise_all
-from lakesmith.load.checks import read_policy
 from lakesmith.load.decode import Decoder
 from lakesmith.load.field_types import Block
 from lakesmith.load.files import empty_file, read_text
 from lakesmith.load.invalid_text import InvalidText
-from lakesmith.load.models import DefaultsBlock, EnvironmentBlock, LakeBlock, QueryBlock
+from lakesmith.load.models import EnvironmentBlock, LakeBlock
 from lakesmith.load.nodes import Entries, Node
 from lakesmith.load.paths import is_url, path_problem
 from lakesmith.load.plain_http import http_problems
@@ -195,7 +194,7 @@ class LakeFile:
             storage={url: Settings(settings) for url, settings in block.storage.items()},
             connections={name: Settings(settings) for name, settings in block.connections.items()},
             jobs=block.jobs,
-            query=_limits(block.query),
+            query=block.query or QueryLimits(),
             umask=block.umask,
         )
 
@@ -272,7 +271,7 @@ class LakeFile:
 
     def _defaults(self, nodes: Mapping[str, Node], variables: Variables) -> Mapping[str, Defaults]:
         decoder = Decoder(variables=variables, problems=self.problems)
-        blocks = {key: decoder.block(DefaultsBlock, node, f"defaults.{key}") for key, node in nodes.items()}
+        blocks = {key: decoder.block(Defaults, node, f"defaults.{key}") for key, node in nodes.items()}
         found: dict[str, Defaults] = {}
         for layer in LAYERS:
             several = [block for block in (blocks.get(layer), blocks.get("all")) if block is not None]
@@ -281,7 +280,7 @@ class LakeFile:
                 contract=next((block.contract for block in several if block.contract), None),
                 freshness=next((block.freshness for block in several if block.freshness), None),
                 tags=tuple(dict.fromkeys(tag for block in reversed(several) for tag in block.tags)),
-                quarantine=next((read_policy(block.quarantine) for block in several if block.quarantine), None),
+                quarantine=next((block.quarantine for block in several if block.quarantine), None),
             )
         return found
 
@@ -290,13 +289,6 @@ class LakeFile:
         self.problems.sort(key=lambda problem: problem.at.line if problem.at else 0)
         raise_all(self.problems)
         raise AssertionError("only called after a problem was noted")
-
-
-def _limits(block: QueryBlock | None) -> QueryLimits:
-    usual = QueryLimits()
-    if block is None:
-        return usual
-    return QueryLimits(timeout=block.timeout or usual.timeout, memory=block.memory or usual.memory)
 
 
 def _nodes(mapping: Mapping[Any, object]) -> dict[str, Node]:

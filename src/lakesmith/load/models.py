@@ -9,13 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from lakesmith.declare.contract import Contract
-from lakesmith.declare.lake import PRIVATE
-from lakesmith.declare.sources import Envelope, Incompatible, Listing, Starting, Symlinks, Values
-from lakesmith.load.check_models import CheckBlock, ContractBlock, QuarantineBlock
-from lakesmith.load.field_types import Block
-from lakesmith.load.rules import (
-    LATER,
+from lakesmith.declare.contract import Contract, QuarantinePolicy
+from lakesmith.declare.forms import (
     ColumnName,
     ColumnReference,
     Currency,
@@ -24,7 +19,6 @@ from lakesmith.load.rules import (
     LowName,
     Setting,
     Share,
-    Size,
     Tag,
     Text,
     Type,
@@ -33,6 +27,10 @@ from lakesmith.load.rules import (
     VersionText,
     Zone,
 )
+from lakesmith.declare.lake import PRIVATE, Defaults, QueryLimits
+from lakesmith.declare.sources import Envelope, Incompatible, Listing, Starting, Symlinks, Values
+from lakesmith.load.check_models import CheckBlock, ContractBlock
+from lakesmith.load.field_types import LATER, Block
 
 ContractWord = Contract
 _KEY = "The columns that identify a row."
@@ -231,22 +229,12 @@ class TableBlock(Block):
         Mapping[ColumnName, ColumnBlock], "The declared columns; a type alone is short for the block."
     ] = field(default_factory=dict)
     checks: Annotated[Mapping[ColumnName, CheckBlock], "Rules for rows and batches."] = field(default_factory=dict)
-    quarantine: Annotated[QuarantineBlock | None, "How long rows may stay in quarantine."] = None
+    quarantine: Annotated[QuarantinePolicy | None, "How long rows may stay in quarantine."] = None
     owner: Annotated[Text | None, "The owner of the table."] = None
     description: Annotated[Text | None, "A description of the table."] = None
     tags: Annotated[tuple[Tag, ...], "Tags to select tables by, added to those of `defaults`."] = ()
     freshness: Annotated[Duration | None, "The table is stale after this long without new rows, such as `1h`."] = None
     enabled: Annotated[bool, "`false` excludes the table from plans and runs."] = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryBlock(Block):
-    """The limits of `lakesmith query`."""
-
-    timeout: Annotated[Duration | None, "The maximum duration of a query; `5m` by default."] = None
-    memory: Annotated[
-        Size | None, "The maximum memory of a query, such as `2GB`; half of the machine's by default."
-    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,22 +260,11 @@ class EnvironmentBlock(Block):
         "By name, settings of a database or a Kafka cluster; secrets as `env:NAME` or `file:PATH`.",
     ] = field(default_factory=dict)
     jobs: Annotated[int, "How many tables are built in parallel."] = 2
-    query: Annotated[QueryBlock | None, "The limits of `lakesmith query`."] = None
+    query: Annotated[QueryLimits | None, "The limits of `lakesmith query`."] = None
     umask: Annotated[Umask, "The umask of files in the warehouse, in octal and in quotes."] = PRIVATE
     variables: Annotated[Mapping[VariableName, Setting], "Values of variables in this environment."] = field(
         default_factory=dict
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultsBlock(Block):
-    """Defaults for the tables of a layer."""
-
-    owner: Annotated[Text | None, "The owner of the tables."] = None
-    contract: Annotated[ContractWord | None, "The contract mode of the tables."] = None
-    freshness: Annotated[Duration | None, "A table is stale after this long without new rows."] = None
-    tags: Annotated[tuple[Tag, ...], "Tags of every table of the layer."] = ()
-    quarantine: Annotated[QuarantineBlock | None, "How long rows may stay in quarantine."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +282,6 @@ class LakeBlock(Block):
         "Variables for ${name} in YAML values and SQL. One without a value must be set.",
     ] = field(default_factory=dict)
     defaults: Annotated[
-        Mapping[Literal["all", "bronze", "silver", "gold"], Annotated[DefaultsBlock, LATER]],
+        Mapping[Literal["all", "bronze", "silver", "gold"], Annotated[Defaults, LATER]],
         "Defaults for tables: by layer, and `all`.",
     ] = field(default_factory=dict)

@@ -6,16 +6,16 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
+from lakesmith.declare.forms import Form
 from lakesmith.declare.names import TableName, is_identifier, is_table_identifier
-from lakesmith.declare.secrets import Secret
 from lakesmith.load.invalid_text import InvalidText
 from lakesmith.load.spark_types import normalized_type
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Rule:
     """How a text is validated, and its JSON Schema."""
 
@@ -169,34 +169,22 @@ def _day(text: str) -> date:
         raise InvalidText("bad-day", f"'{text[:40]}' is not a date", 'write it in quotes: "2027-06-30"') from None
 
 
-SETTING = object()
-"""Marks a text that may hold a secret by reference."""
-SHARE = object()
-"""Marks a fraction, written as a number or as a percentage."""
-VALUE = object()
-"""Marks a single value of any type."""
-AMOUNT = object()
-"""Marks any number."""
-LIMIT = object()
-"""Marks a share of the rows, or a number of rows."""
-LATER = object()
-"""Marks a value that is decoded later, when the variables are known."""
-
-Text = Annotated[str, Rule(_some, {"minLength": 1})]
-ColumnName = Annotated[str, Rule(_column, {"pattern": r"^[^\W\d]\w*$"})]
-LowName = Annotated[str, Rule(_low, {"pattern": "^[a-z][a-z0-9_]{0,62}$"})]
-VariableName = Annotated[str, Rule(_variable, {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,62}$"})]
-Tag = Annotated[str, Rule(_tag, {"pattern": "^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,62}$"})]
-ColumnReference = Annotated[str, Rule(_reference, {"pattern": r"^(bronze|silver|gold)\.[a-z][a-z0-9_]*\.\w+$"})]
-TableReference = Annotated[TableName, Rule(_table_reference, {"pattern": r"^(bronze|silver|gold)\.[a-z][a-z0-9_]*$"})]
-VersionText = Annotated[str, Rule(_version, {"pattern": r"^[1-9][0-9]*(\.[0-9]+){0,2}$"})]
-Day = Annotated[date, Rule(_day, {"pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})]
-Zone = Annotated[str, Rule(_zone, {"minLength": 1, "examples": ["UTC", "Europe/Oslo"]})]
-Currency = Annotated[str, Rule(_currency, {"pattern": r"^[^\W\d]\w*$"})]
-Type = Annotated[str, Rule(normalized_type, {"examples": ["bigint", "string", "decimal(12,2)", "timestamp"]})]
-Duration = Annotated[float, Rule(duration, {"type": "string", "pattern": r"^[0-9.]+\s*[smhdw]$"})]
-Size = Annotated[int, Rule(size, {"type": "string", "pattern": r"^[0-9.]+\s*[MGT]i?B$"})]
-Umask = Annotated[int, Rule(_umask, {"type": "string", "pattern": "^0[0-7]{2}$"})]
-Delimiter = Annotated[str, Rule(_delimiter, {"minLength": 1, "maxLength": 1})]
-Share = Annotated[float, SHARE]
-Setting = Annotated[str | Secret, SETTING]
+RULES: Mapping[Form, Rule] = {
+    Form.TEXT: Rule(_some, {"minLength": 1}),
+    Form.COLUMN: Rule(_column, {"pattern": r"^[^\W\d]\w*$"}),
+    Form.COLUMN_REFERENCE: Rule(_reference, {"pattern": r"^(bronze|silver|gold)\.[a-z][a-z0-9_]*\.\w+$"}),
+    Form.TABLE: Rule(_table_reference, {"pattern": r"^(bronze|silver|gold)\.[a-z][a-z0-9_]*$"}),
+    Form.LOW_NAME: Rule(_low, {"pattern": "^[a-z][a-z0-9_]{0,62}$"}),
+    Form.VARIABLE: Rule(_variable, {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,62}$"}),
+    Form.TAG: Rule(_tag, {"pattern": "^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,62}$"}),
+    Form.TYPE: Rule(normalized_type, {"examples": ["bigint", "string", "decimal(12,2)", "timestamp"]}),
+    Form.DURATION: Rule(duration, {"type": "string", "pattern": r"^[0-9.]+\s*[smhdw]$"}),
+    Form.DAY: Rule(_day, {"pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}),
+    Form.ZONE: Rule(_zone, {"minLength": 1, "examples": ["UTC", "Europe/Oslo"]}),
+    Form.CURRENCY: Rule(_currency, {"pattern": r"^[^\W\d]\w*$"}),
+    Form.VERSION: Rule(_version, {"pattern": r"^[1-9][0-9]*(\.[0-9]+){0,2}$"}),
+    Form.SIZE: Rule(size, {"type": "string", "pattern": r"^[0-9.]+\s*[MGT]i?B$"}),
+    Form.UMASK: Rule(_umask, {"type": "string", "pattern": "^0[0-7]{2}$"}),
+    Form.DELIMITER: Rule(_delimiter, {"minLength": 1, "maxLength": 1}),
+}
+"""The rules of the forms that are texts."""

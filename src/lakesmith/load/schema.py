@@ -9,9 +9,11 @@ import json
 from pathlib import Path
 from typing import Any, Literal, assert_never
 
+from lakesmith.declare.forms import Form
 from lakesmith.load import field_types
 from lakesmith.load.field_types import Block, FieldType, keys_of
 from lakesmith.load.models import LakeBlock, TableBlock
+from lakesmith.load.rules import RULES
 
 SchemaKind = Literal["lake", "table"]
 MODELS: dict[SchemaKind, type[Block]] = {"lake": LakeBlock, "table": TableBlock}
@@ -22,9 +24,8 @@ _VARIABLE = {"type": "string", "pattern": r"\$\{[^{}]+\}"}
 
 def json_schema(kind: SchemaKind) -> dict[str, Any]:
     """Return the schema of lakesmith.yml (`lake`), or of a YAML table and the header of a SQL table (`table`)."""
-    model = MODELS[kind]
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"Lakesmith: a {kind}"}
-    return schema | _block(model)
+    return schema | _block(field_types.Blocks(MODELS[kind]))
 
 
 def schema_text(kind: SchemaKind) -> str:
@@ -38,8 +39,8 @@ def write_schemas(folder: Path = FOLDER) -> None:
         (folder / f"{kind}.json").write_text(schema_text(kind), encoding="utf-8")
 
 
-def _block(model: type[Block]) -> dict[str, Any]:
-    keys = keys_of(model)
+def _block(kind: field_types.Blocks) -> dict[str, Any]:
+    model, keys = kind.model, keys_of(kind.model)
     schema: dict[str, Any] = {
         "description": (model.__doc__ or "").strip(),
         "type": "object",
@@ -49,33 +50,30 @@ def _block(model: type[Block]) -> dict[str, Any]:
     required = [name for name, key in keys.items() if key.required]
     if required:
         schema["required"] = required
-    if model.ONE_KEY:
+    if kind.one_key:
         schema |= {"minProperties": 1, "maxProperties": 1}
     return schema
 
 
 def _schema(kind: FieldType) -> dict[str, Any]:
     match kind:
-        case field_types.Texts(rule=None):
-            return {"type": "string"}
-        case field_types.Texts(rule=rule):
-            assert rule is not None
-            return _or_variable({"type": "string", **rule.schema})
-        case field_types.SettingTexts():
+        case Form.SETTING:
             return {"type": ["string", "integer", "boolean"]}
-        case field_types.Numbers():
+        case Form.NUMBER:
             return _or_variable({"type": "integer", "minimum": 1})
-        case field_types.Shares():
+        case Form.SHARE:
             number = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
             return {"anyOf": [number, {"type": "string", "pattern": r"^[0-9.]+\s*%$"}, _VARIABLE]}
-        case field_types.Values():
+        case Form.VALUE:
             return {"type": ["string", "number", "boolean"]}
-        case field_types.Amounts():
+        case Form.AMOUNT:
             return _or_variable({"type": "number"})
-        case field_types.Limits():
+        case Form.LIMIT:
             return {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^[0-9.]+\s*%$"}, _VARIABLE]}
-        case field_types.Booleans():
+        case Form.BOOLEAN:
             return _or_variable({"type": "boolean"})
+        case Form():
+            return _or_variable({"type": "string", **(RULES[kind].schema if kind in RULES else {})})
         case field_types.Words():
             return _or_variable({"enum": list(kind.words)})
         case field_types.Lists():
@@ -83,11 +81,9 @@ def _schema(kind: FieldType) -> dict[str, Any]:
             return {"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]}
         case field_types.Named(name=name, value=value):
             return {"type": "object", **_names(name), "additionalProperties": _schema(value)}
-        case field_types.Blocks(model=model):
-            block = _block(model)
-            if model.SHORT is None:
-                return block
-            return {"anyOf": [_schema(keys_of(model)[model.SHORT].kind), block]}
+        case field_types.Blocks():
+            block = _block(kind)
+            return block if kind.short is None else {"anyOf": [_schema(keys_of(kind.model)[kind.short].kind), block]}
         case field_types.WordOrBlock():
             return {"anyOf": [_schema(kind.words), _schema(kind.block)]}
         case field_types.Optional():
@@ -102,8 +98,8 @@ def _names(kind: FieldType) -> dict[str, Any]:
     match kind:
         case field_types.Words():
             return {"propertyNames": {"enum": list(kind.words)}}
-        case field_types.Texts(rule=rule) if rule is not None:
-            return {"propertyNames": dict(rule.schema)}
+        case Form() if kind in RULES:
+            return {"propertyNames": dict(RULES[kind].schema)}
         case _:
             return {}
 

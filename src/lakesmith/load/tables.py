@@ -18,7 +18,7 @@ from lakesmith.declare import (
 )
 from lakesmith.errors import DeclarationError, LakesmithError, Place
 from lakesmith.load.check_models import ContractBlock
-from lakesmith.load.checks import contract_word, read_check, read_policy, read_terms
+from lakesmith.load.checks import contract_word, policy_with, read_check, read_terms
 from lakesmith.load.loads import load_problems, read_load
 from lakesmith.load.models import ColumnBlock, LoadBlock, TableBlock
 from lakesmith.load.rules import is_currency
@@ -59,7 +59,7 @@ class TableBuilder:
             load=load,
             contract=contract,
             terms=terms,
-            quarantine=read_policy(block.quarantine, defaults.quarantine),
+            quarantine=policy_with(block.quarantine, defaults.quarantine),
             columns=columns,
             checks=checks,
             owner=block.owner or defaults.owner,

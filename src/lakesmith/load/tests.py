@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from typing import Annotated, cast
 
 from lakesmith.declare import LAYERS, Source, Table, TableName, UnrunPython
+from lakesmith.declare.forms import Form, TableReference, Text
 from lakesmith.declare.names import is_identifier
 from lakesmith.declare.tests import Batch, RejectedRow, Row, Rows, TableTest, Value, Word
 from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, did_you_mean, raise_all
 from lakesmith.load import field_types as kinds
 from lakesmith.load.decode import Decoder
-from lakesmith.load.field_types import Block
+from lakesmith.load.field_types import LATER, Block
 from lakesmith.load.files import empty_file, read_text
 from lakesmith.load.nodes import Entries, Items, Node, Scalar
-from lakesmith.load.rules import LATER, TableReference, Text
 from lakesmith.load.variables import Variables
 from lakesmith.load.yaml_text import read_yaml
 
@@ -109,7 +109,7 @@ class _TestFile:
             raise empty_file(self.file, "latest_wins: {given: {bronze.orders: [...]}, expect: [...]}")
         # Values are data: `${name}` in them is not filled in.
         decoder = Decoder(variables=Variables(folder="", strict=False), problems=self.problems)
-        named = kinds.Named(kinds.Texts(), kinds.Blocks(TestBlock))
+        named = kinds.Named(Form.ANY_TEXT, kinds.Blocks(TestBlock))
         blocks = decoder.value(named, node, FOLDER)
         if not isinstance(node, Entries) or not isinstance(blocks, dict):
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import assert_never
 
@@ -17,8 +16,8 @@ from lakesmith.declare.checks import (
     RowRule,
     RowSql,
     Unique,
-    Value,
 )
+from lakesmith.declare.forms import Value
 from lakesmith.sql import literal, quoted
 
 
@@ -97,9 +96,3 @@ def sql_value(value: Value) -> str:
             return literal(value)
         case _:
             assert_never(value)
-
-
-def sql_moment(milliseconds: int) -> str:
-    """Return a timestamp literal in UTC."""
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return f"TIMESTAMP'{moment:%Y-%m-%d %H:%M:%S.%f}+00:00'"
