@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from enum import Enum, auto
@@ -56,6 +57,31 @@ class Form(Enum):
     """One character."""
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The key may be written only together with another key, which may need a certain value."""
+
+    key: str
+    why: str
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Excludes:
+    """The key may not be written together with another key."""
+
+    key: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamesFrom:
+    """The names below the key are among the values of another key."""
+
+    key: str
+
+
+Relation = Needs | Excludes | NamesFrom
 Value = str | int | Decimal | bool
 """A value as written; a text may be a date or a time."""
 Share = Annotated[float, Form.SHARE]

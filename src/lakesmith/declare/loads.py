@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import timedelta
-from typing import Literal, assert_never
+from typing import Annotated, ClassVar, Literal, assert_never
 
 from lakesmith.columns import ENTRY, IS_CURRENT, VALID_FROM, VALID_TO
+from lakesmith.declare.forms import ColumnName, ColumnReference, Duration, Excludes, NamesFrom, Needs, Share, Text
 
 OPS: Mapping[str, Literal["upsert", "delete", "truncate", "correction", "reversal"]] = {
     "I": "upsert",
@@ -26,18 +26,28 @@ OPS: Mapping[str, Literal["upsert", "delete", "truncate", "correction", "reversa
     "REVERSAL": "reversal",
 }
 """The accepted values, in any letter case, of the operation column, and their meanings."""
+_KEY = "The columns that identify a row."
+_DELETE = "A condition that is true for rows that delete their key."
+_TRACK = "The columns whose change starts a new version; by default all but the key, the order and `ignore`."
+_IGNORE = "Columns whose change starts no new version."
+_NOT_BOTH = Excludes("track", "columns are either tracked or ignored, so one of the two lists is enough")
+_HISTORY = Needs("into", "because into: merge stores no history", value="scd2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
-    """Every new row of the input is added, once."""
+    """Every new row is added once; of duplicates, one is kept."""
 
-    dedup: tuple[str, ...] = ()
-    """Of rows with the same values in these columns, one is kept."""
-    by: str | None = None
-    """The time of a row: the earliest is kept."""
-    within: timedelta | None = None
-    """Duplicates are found only within one window of this length; windows are counted from 1970."""
+    dedup: Annotated[tuple[ColumnName, ...], "Of rows with the same values in these columns, one is kept."] = ()
+    by: Annotated[
+        ColumnName | None, "The time of a row: of duplicates, the earliest is kept; also used by `--from`."
+    ] = None
+    within: Annotated[
+        Duration | None,
+        "Duplicates are found only within one window of this length, such as `7d`, counted from 1970.",
+        Needs("dedup", "the columns that identify duplicates"),
+        Needs("by", "the time that assigns a row to a window"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,69 +59,79 @@ class Replace:
 class ReplacePartitions:
     """Only the partitions that the input's changes affect are rebuilt, in one commit."""
 
-    by: str
-    """The column that the table is partitioned by."""
-    same_as: str | None = None
-    """`layer.table.column` whose value decides the partition of a row. Not needed for SQL tables."""
+    SHORT: ClassVar[str] = "by"
+    by: Annotated[ColumnName, "The column that the table is partitioned by."]
+    same_as: Annotated[
+        ColumnReference | None,
+        "layer.table.column whose value decides the partition of a row. Not needed for SQL tables.",
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
     """One row per key, the latest by `order_by`. Never overwrites a newer row with an older one."""
 
-    key: tuple[str, ...]
-    order_by: tuple[str, ...] = ()
-    """Empty where the query returns one row per key, as an aggregate does."""
-    delete: str | None = None
-    """SQL: true for rows that delete their key."""
-    soft_delete: str | None = None
-    """The column that marks rows of deleted keys, which then stay."""
-    update: tuple[str, ...] = ()
-    """The only columns that a later row updates."""
+    key: Annotated[tuple[ColumnName, ...], _KEY]
+    order_by: Annotated[
+        tuple[ColumnName, ...],
+        "The columns that order the rows of a key. Not needed where the query returns one row per key.",
+    ] = ()
+    delete: Annotated[Text | None, _DELETE, Needs("order_by", "which shows whether the key came back later")] = None
+    soft_delete: Annotated[
+        ColumnName | None,
+        "The boolean column that is added to mark rows of deleted keys, which then stay.",
+        Needs("delete", "the condition that marks a deleted key"),
+    ] = None
+    update: Annotated[
+        tuple[ColumnName, ...],
+        "The only columns that a later row updates; the others keep their first values.",
+        Needs("order_by", "which orders the rows of one key"),
+        Excludes("soft_delete", "a soft-deleted row is stored as it arrived"),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scd2:
-    """Every version of a key with the time from which and until which it was valid."""
+    """Every version of a key, with the time from which and until which it was valid."""
 
-    key: tuple[str, ...]
-    order_by: tuple[str, ...]
-    """The time first; further columns order rows of the same time."""
-    delete: str | None = None
-    """SQL: true for rows that delete their key."""
-    track: tuple[str, ...] = ()
-    """The columns whose change starts a new version; all others when empty."""
-    ignore: tuple[str, ...] = ()
-    """Columns whose change starts no new version."""
+    key: Annotated[tuple[ColumnName, ...], _KEY]
+    order_by: Annotated[tuple[ColumnName, ...], "The time of a row first; further columns order rows of the same time."]
+    delete: Annotated[Text | None, _DELETE] = None
+    track: Annotated[tuple[ColumnName, ...], _TRACK] = ()
+    ignore: Annotated[tuple[ColumnName, ...], _IGNORE, _NOT_BOTH] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """The current state after applying a stream of changes from another database."""
 
-    key: tuple[str, ...]
-    order_by: tuple[str, ...]
-    op: str
-    """The column with the operation."""
-    amounts: tuple[str, ...] = ()
-    """The amount columns that corrections and reversals negate: both the row and its reversal stay."""
-    previous_key: Mapping[str, str] = field(default_factory=dict)
-    """By key column, the column with the key before it changed."""
+    key: Annotated[tuple[ColumnName, ...], _KEY]
+    order_by: Annotated[tuple[ColumnName, ...], "The columns that give the order of the changes."]
+    op: Annotated[ColumnName, "The column with the operation: insert, update, delete, truncate."]
+    amounts: Annotated[
+        tuple[ColumnName, ...],
+        "The amount columns that corrections and reversals negate: the row stays, and so does its reversal.",
+    ] = ()
+    previous_key: Annotated[
+        Mapping[ColumnName, ColumnName], "By key column, the column with the key before it changed.", NamesFrom("key")
+    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Full extracts, one after the other: what changed between them, and which keys were deleted."""
 
-    key: tuple[str, ...]
-    taken: str
-    """The column that is the same in all rows of one extract, and that orders extracts. A stored row keeps
-    the value of the extract that last changed it."""
-    into: Literal["merge", "scd2"] = "merge"
-    track: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    max_shrink: float | None = None
-    """An extract that lost a larger share of its rows since the previous one is rejected."""
+    key: Annotated[tuple[ColumnName, ...], _KEY]
+    taken: Annotated[ColumnName, "The column that is the same in all rows of one extract, and that orders extracts."]
+    """A stored row keeps the value of the extract that last changed it."""
+    into: Annotated[
+        Literal["merge", "scd2"], "`merge` stores the newest extract, `scd2` every version; `merge` by default."
+    ] = "merge"
+    track: Annotated[tuple[ColumnName, ...], _TRACK, _HISTORY] = ()
+    ignore: Annotated[tuple[ColumnName, ...], _IGNORE, _HISTORY, _NOT_BOTH] = ()
+    max_shrink: Annotated[
+        Share | None, "Reject an extract that lost more of its rows than this since the previous one, such as `20%`."
+    ] = None
 
 
 Load = Append | Replace | ReplacePartitions | Merge | Scd2 | Changes | Snapshot

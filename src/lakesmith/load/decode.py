@@ -9,10 +9,11 @@ from decimal import Decimal
 from typing import Final, assert_never, cast
 
 from lakesmith.declare.checks import Limit
-from lakesmith.declare.forms import Form
+from lakesmith.declare.forms import Excludes, Form, NamesFrom, Needs, Relation
+from lakesmith.declare.names import TableName
 from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean
 from lakesmith.load import field_types
-from lakesmith.load.field_types import B, FieldType, keys_of
+from lakesmith.load.field_types import B, Block, FieldType, keys_of
 from lakesmith.load.invalid_text import InvalidText
 from lakesmith.load.nodes import BOOLEANS, Entries, Items, Node, Scalar
 from lakesmith.load.rules import RULES
@@ -44,9 +45,12 @@ class Decoder:
     variables: Variables
     problems: list[LakesmithError]
 
-    def block(self, model: type[B], node: Node, label: str) -> B | None:
+    def block(self, model: type[B], node: Node, label: str, table: TableName | None = None) -> B | None:
         """Return the block, or None when a required key is missing or the node is not a mapping."""
+        found = len(self.problems)
         value = self._block(field_types.Blocks(model), node, label)
+        for problem in self.problems[found:] if table else ():
+            problem.table = str(table)
         return None if isinstance(value, _Undecoded) else cast(B, value)
 
     def value(self, kind: FieldType, node: Node, label: str) -> object:
@@ -119,7 +123,35 @@ class Decoder:
             self._problem(node.at, "one-of", f"{label} needs exactly one key", f"write one of {_listed(keys)}")
         if any(key.required and name not in values for name, key in keys.items()):
             return UNDECODED
+        for name, at in places.items():
+            for relation in keys[name].relations:
+                self._check_relation(relation, name, at, places, values)
+        # A block shows which of its keys could not be read, and a declaration cannot.
+        if places.keys() > values.keys() and not issubclass(kind.model, Block):
+            return UNDECODED
         return kind.make(node.at, places, values)
+
+    def _check_relation(
+        self, relation: Relation, key: str, at: Place, places: Mapping[str, Place], values: Mapping[str, object]
+    ) -> None:
+        other = relation.key
+        match relation:
+            case Needs(value=None) if other not in places:
+                hint = f"add {other}: …, or remove {key}"
+                self._problem(at, "missing-key", f"{key} needs {other}, {relation.why}", hint)
+            case Needs(value=str() as value) if other not in places or values.get(other, value) != value:
+                hint = f"add {other}: {value}, or remove {key}"
+                self._problem(at, "missing-key", f"{key} needs {other}: {value}, {relation.why}", hint)
+            case Excludes() if other in places:
+                hint = f"remove {key} or {other}"
+                self._problem(at, "one-of", f"{key} and {other} exclude each other: {relation.why}", hint)
+            case NamesFrom():
+                names = cast(Mapping[str, object], values.get(key, {}))
+                known = cast(tuple[str, ...], values[other])
+                for name in names:
+                    if name.lower() not in map(str.lower, known):
+                        hint = f"{key}: {{{other} column: …}}; {did_you_mean(name, known, label=other)}"
+                        self._problem(at, "not-a-key", f"{key} names '{name}', which is not a {other} column", hint)
 
     def _named(self, kind: field_types.Named, node: Node, label: str) -> object:
         if not isinstance(node, Entries):

@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from lakesmith.declare.forms import Form
+from lakesmith.declare.forms import Form, Relation
 from lakesmith.errors import Place
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ class Key:
     kind: FieldType
     required: bool
     about: str
+    relations: tuple[Relation, ...]
 
 
 @cache
@@ -125,7 +126,8 @@ def keys_of(model: type[DataclassInstance]) -> Mapping[str, Key]:
             continue
         required = item.default is MISSING and item.default_factory is MISSING
         about = next(note for note in hints[item.name].__metadata__ if isinstance(note, str))
-        found[item.name.removesuffix("_")] = Key(field_type_of(hints[item.name]), required, about)
+        relations = tuple(note for note in hints[item.name].__metadata__ if isinstance(note, Relation))
+        found[item.name.removesuffix("_")] = Key(field_type_of(hints[item.name]), required, about, relations)
     return found
 
 

@@ -194,7 +194,7 @@ class _LakeLoader:
             if read is None:
                 raise empty_file(file, f"source: {{files: landing/{stem}/*.json}}")
             node = read
-        block = decoder.block(TableBlock, node, "the table")
+        block = decoder.block(TableBlock, node, "the table", name)
         if block is not None and valid:
             self._add(builder.table(name, block, query), name, block.at)
 
@@ -265,7 +265,7 @@ class _LakeLoader:
             )
         valid = self._has_valid_name(name, at, "rename the function, or pass a name as first argument")
         query = self._python_query(written, called, signature, path, at) if signature is not None else None
-        block = decoder.block(TableBlock, from_python(written.keys, at, self._place), "the table")
+        block = decoder.block(TableBlock, from_python(written.keys, at, self._place), "the table", name)
         if block is not None and valid:
             self._add(builder.table(name, block, query), name, at)
 

@@ -12,13 +12,11 @@ from typing import Annotated, ClassVar, Literal
 from lakesmith.declare.contract import Contract, QuarantinePolicy
 from lakesmith.declare.forms import (
     ColumnName,
-    ColumnReference,
     Currency,
     Delimiter,
     Duration,
     LowName,
     Setting,
-    Share,
     Tag,
     Text,
     Type,
@@ -28,15 +26,12 @@ from lakesmith.declare.forms import (
     Zone,
 )
 from lakesmith.declare.lake import PRIVATE, Defaults, QueryLimits
+from lakesmith.declare.loads import Append, Changes, Merge, ReplacePartitions, Scd2, Snapshot
 from lakesmith.declare.sources import Envelope, Incompatible, Listing, Starting, Symlinks, Values
 from lakesmith.load.check_models import CheckBlock, ContractBlock
 from lakesmith.load.field_types import LATER, Block
 
 ContractWord = Contract
-_KEY = "The columns that identify a row."
-_DELETE = "A condition that is true for rows that delete their key."
-_TRACK = "The columns whose change starts a new version; by default all but the key, the order and `ignore`."
-_IGNORE = "Columns whose change starts no new version."
 AnyFormat = Literal["json", "csv", "text", "xml", "parquet", "avro", "orc", "delta", "iceberg"]
 
 
@@ -87,106 +82,19 @@ class SourceBlock(Block):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeBlock(Block):
-    """One row per key; the latest row wins."""
-
-    key: Annotated[tuple[ColumnName, ...], _KEY]
-    order_by: Annotated[
-        tuple[ColumnName, ...],
-        "The columns that order the rows of a key. Not needed where the query returns one row per key.",
-    ] = ()
-    delete: Annotated[Text | None, _DELETE] = None
-    soft_delete: Annotated[
-        ColumnName | None, "The boolean column that is added to mark rows of deleted keys, which then stay."
-    ] = None
-    update: Annotated[
-        tuple[ColumnName, ...], "The only columns that a later row updates; the others keep their first values."
-    ] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scd2Block(Block):
-    """Every version of a key, with the time from which and until which it was valid."""
-
-    key: Annotated[tuple[ColumnName, ...], _KEY]
-    order_by: Annotated[tuple[ColumnName, ...], "The time of a row first; further columns order rows of the same time."]
-    delete: Annotated[Text | None, _DELETE] = None
-    track: Annotated[tuple[ColumnName, ...], _TRACK] = ()
-    ignore: Annotated[tuple[ColumnName, ...], _IGNORE] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangesBlock(Block):
-    """The current state after applying a stream of changes from another database."""
-
-    key: Annotated[tuple[ColumnName, ...], _KEY]
-    order_by: Annotated[tuple[ColumnName, ...], "The columns that give the order of the changes."]
-    op: Annotated[ColumnName, "The column with the operation: insert, update, delete, truncate."]
-    amounts: Annotated[
-        tuple[ColumnName, ...],
-        "The amount columns that corrections and reversals negate: the row stays, and so does its reversal.",
-    ] = ()
-    previous_key: Annotated[
-        Mapping[ColumnName, ColumnName], "By key column, the column with the key before it changed."
-    ] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotBlock(Block):
-    """Full extracts: what changed between one and the next, and which keys were deleted."""
-
-    key: Annotated[tuple[ColumnName, ...], _KEY]
-    taken: Annotated[ColumnName, "The column that is the same in all rows of one extract, and that orders extracts."]
-    into: Annotated[
-        Literal["merge", "scd2"] | None, "`merge` stores the newest extract, `scd2` every version; `merge` by default."
-    ] = None
-    track: Annotated[tuple[ColumnName, ...], _TRACK] = ()
-    ignore: Annotated[tuple[ColumnName, ...], _IGNORE] = ()
-    max_shrink: Annotated[
-        Share | None, "Reject an extract that lost more of its rows than this since the previous one, such as `20%`."
-    ] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendBlock(Block):
-    """Every new row is added once; of duplicates, one is kept."""
-
-    dedup: Annotated[tuple[ColumnName, ...], "Of rows with the same values in these columns, one is kept."] = ()
-    by: Annotated[
-        ColumnName | None, "The time of a row: of duplicates, the earliest is kept; also used by `--from`."
-    ] = None
-    within: Annotated[
-        Duration | None, "Duplicates are found only within one window of this length, such as `7d`, counted from 1970."
-    ] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplacePartitionsBlock(Block):
-    """Only changed partitions are rebuilt."""
-
-    SHORT: ClassVar[str | None] = "by"
-
-    by: Annotated[ColumnName, "The column that the table is partitioned by."]
-    same_as: Annotated[
-        ColumnReference | None,
-        "layer.table.column whose value decides the partition of a row. Not needed for SQL tables.",
-    ] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadBlock(Block):
     """How rows are loaded into a table, where the load has keys."""
 
     ONE_KEY: ClassVar[bool] = True
 
-    append: Annotated[AppendBlock | None, "Every new row is added; of duplicates, one is kept."] = None
-    merge: Annotated[MergeBlock | None, "One row per key, the latest by `order_by`."] = None
-    scd2: Annotated[Scd2Block | None, "Every version of a key, with its validity."] = None
-    changes: Annotated[ChangesBlock | None, "The current state after applying a stream of changes."] = None
-    snapshot: Annotated[SnapshotBlock | None, "Full extracts, each compared with the one before."] = None
-    replace_partitions: Annotated[
-        ReplacePartitionsBlock | None, "Only the partitions that changes affect are rebuilt."
-    ] = None
+    append: Annotated[Append | None, "Every new row is added; of duplicates, one is kept."] = None
+    merge: Annotated[Merge | None, "One row per key, the latest by `order_by`."] = None
+    scd2: Annotated[Scd2 | None, "Every version of a key, with its validity."] = None
+    changes: Annotated[Changes | None, "The current state after applying a stream of changes."] = None
+    snapshot: Annotated[Snapshot | None, "Full extracts, each compared with the one before."] = None
+    replace_partitions: Annotated[ReplacePartitions | None, "Only the partitions that changes affect are rebuilt."] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from lakesmith.declare import (
 from lakesmith.errors import DeclarationError, LakesmithError, Place
 from lakesmith.load.check_models import ContractBlock
 from lakesmith.load.checks import contract_word, policy_with, read_check, read_terms
-from lakesmith.load.loads import load_problems, read_load
+from lakesmith.load.loads import read_load
 from lakesmith.load.models import ColumnBlock, LoadBlock, TableBlock
 from lakesmith.load.rules import is_currency
 from lakesmith.load.sources import read_source
@@ -124,8 +124,7 @@ class TableBuilder:
             case "append":
                 return Append()
             case LoadBlock() as written:
-                self.problems.extend(load_problems(name, written))
-                return read_load(written)
+                return read_load(name, written, self.problems)
             case _:
                 return Append() if name.layer == "bronze" else Replace()
 

@@ -104,9 +104,8 @@ def _shape(table: Table) -> object:
     types = sorted((column.name, column.type) for column in table.columns if column.type is not None)
     match table.load:
         case Append(dedup=dedup, by=time, within=within):
-            seconds = None if within is None else within.total_seconds()
             # Without dedup, the time of a row only decides which backfill it is in.
-            return ["append", types, *_options(dedup=dedup, by=time if dedup else None, within=seconds)]
+            return ["append", types, *_options(dedup=dedup, by=time if dedup else None, within=within)]
         case Replace():
             return ["replace", types]
         case ReplacePartitions(by=by):

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _PLACE = f"{HIDDEN}place"
 _DELETED = f"{HIDDEN}deleted"
 _ROW = f"{HIDDEN}row"
-_DAY = 86_400_000_000
 
 
 def latest_rows(load: Merge, rows: DataFrame) -> DataFrame:
@@ -81,5 +80,5 @@ def window_of(load: Append, side: str = "") -> str | None:
     """Return SQL: the number of the dedup window of a row. None when the load has no window."""
     if load.within is None or load.by is None:
         return None
-    length = load.within.days * _DAY + load.within.seconds * 1_000_000 + load.within.microseconds
+    length = round(load.within * 1_000_000)
     return f"floor(unix_micros(CAST({side}{quoted(load.by)} AS timestamp)) / {length})"
