@@ -120,8 +120,8 @@ def test_columns_and_types_are_compared_ignoring_case() -> None:
     types = {"Id": "bigint", "name": "string"}
     assert verdict(SchemaIs(columns=("id", "name"), exact=True), types=types).passed
     assert not verdict(SchemaIs(columns=("name", "id"), exact=True), types=types).passed
-    assert verdict(SchemaIs(types=(("id", "int"),)), types=types).observed == "id is a bigint, not a int"
-    assert not verdict(SchemaIs(types=(("id", "int"),)), types=types).passed
+    assert verdict(SchemaIs(types={"id": "int"}), types=types).observed == "id is a bigint, not a int"
+    assert not verdict(SchemaIs(types={"id": "int"}), types=types).passed
     assert not verdict(SchemaIs(columns=("other",)), types=types).passed
 
 

@@ -5,11 +5,12 @@ The rules are the models of their written keys too: their annotations hold the f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Annotated, ClassVar, Literal
 
-from lakesmith.declare.forms import Amount, AnyValue, ColumnName, Duration, Share, TableReference, Text
+from lakesmith.declare.forms import Amount, AnyValue, ColumnName, Duration, Share, TableReference, Text, Type
 from lakesmith.errors import Place
 
 Severity = Literal["warn", "quarantine", "fail"]
@@ -194,10 +195,9 @@ class Anomaly:
 class SchemaIs:
     """The rows have these columns."""
 
-    columns: tuple[str, ...] = ()
-    types: tuple[tuple[str, str], ...] = ()
-    exact: bool = False
-    """No other columns, and in this order."""
+    columns: Annotated[tuple[ColumnName, ...], "Required columns."] = ()
+    types: Annotated[Mapping[ColumnName, Type], "By column, its required type."] = field(default_factory=dict)
+    exact: Annotated[bool, "No other columns, and in this order."] = False
 
 
 RowRule = RowSql | Required | Unique | In | Range | Pattern | Length | References | Predicate

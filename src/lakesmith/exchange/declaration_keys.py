@@ -2,125 +2,75 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from decimal import Decimal
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from lakesmith.declare.checks import (
-    Anomaly,
     BatchSql,
     Bounds,
-    Check,
     CheckRule,
-    Distinct,
-    Drift,
-    Freshness,
-    In,
-    Length,
     Limit,
-    NullRate,
-    Pattern,
     Predicate,
-    Range,
     Reconcile,
     References,
     Required,
-    RowCount,
     RowSql,
-    SchemaIs,
-    Unique,
 )
-from lakesmith.declare.contract import Contract, Drifts, QuarantinePolicy, Terms
-from lakesmith.declare.table import Column
+from lakesmith.declare.contract import Contract, Drifts, Terms
+from lakesmith.declare.forms import Form
+from lakesmith.load.check_models import RULE_KEYS
+from lakesmith.load.field_types import FieldType, Lists, keys_of
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Keys = dict[str, Any]
 _UNITS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
-def column_keys(column: Column) -> Keys:
-    """Return the keys below a column's name."""
-    return _given(
-        type=column.type,
-        required=column.required or None,
-        key=column.key or None,
-        unique=column.unique or None,
-        check=column.check,
-        tags=list(column.tags) or None,
-        description=column.description,
-        since=column.since,
-        deprecated=column.deprecated,
-        currency=column.currency,
-        timezone=column.timezone,
-    )
-
-
-def check_keys(check: Check) -> Keys:
-    """Return the keys below a check's name."""
-    key, value = rule_keys(check.rule)
-    return {key: value} | _given(
-        where=check.where,
-        on_fail=check.on_fail,
-        fail_above=limit_text(check.fail_above),
-        owner=check.owner,
-        description=check.description,
-    )
-
-
 def rule_keys(rule: CheckRule) -> tuple[str, Any]:
     """Return the key of a rule and its value."""
+    key = RULE_KEYS.get(type(rule), "")
     match rule:
-        case RowSql():
-            return "sql", rule.condition
-        case BatchSql():
-            return "expect", rule.condition
+        case RowSql() | BatchSql():
+            return key, rule.condition
         case Required():
-            return "required", list(rule.columns)
-        case Unique():
-            within = rule.within if rule.within != "batch" else None
-            return "unique", _given(columns=list(rule.columns), within=within)
-        case In():
-            return "in", {"column": rule.column, "values": list(rule.values)}
-        case Range():
-            return "range", _given(column=rule.column, min=rule.min, max=rule.max)
-        case Pattern():
-            return "pattern", {"column": rule.column, "matches": rule.matches}
-        case Length():
-            return "length", _given(column=rule.column, min=rule.min, max=rule.max)
-        case References():
-            key = list(rule.key) if rule.key != rule.columns else None
-            return "references", _given(columns=list(rule.columns), table=str(rule.table), key=key)
+            return key, list(rule.columns)
         case Predicate():
-            return "python", rule.function
-        case Freshness():
-            return "freshness", {"column": rule.column, "within": duration_text(rule.within)}
-        case RowCount():
-            change = share_text(rule.change)
-            last = rule.last if rule.last != RowCount().last else None
-            return "row_count", _given(min=rule.min, max=rule.max, change=change, last=last)
-        case NullRate():
-            return "null_rate", {"column": rule.column, "max": share_text(rule.max)}
-        case Distinct():
-            return "distinct", _given(column=rule.column, min=rule.min, max=rule.max, exact=rule.exact or None)
+            return key, rule.function
+        case References():
+            return key, written_keys(replace(rule, key=() if rule.key == rule.columns else rule.key))
+        case Reconcile():
+            return key, written_keys(replace(rule, theirs="" if rule.theirs == rule.own else rule.theirs))
         case Bounds():
             at = share_text(float(rule.at)) if rule.at is not None else None
             return rule.of, _given(column=rule.column, at=at, min=rule.min, max=rule.max)
-        case Reconcile():
-            theirs = rule.theirs if rule.theirs != rule.own else None
-            tolerance = share_text(rule.tolerance)
-            return "reconcile", _given(table=str(rule.table), own=rule.own, theirs=theirs, tolerance=tolerance)
-        case Drift():
-            return "drift", {"column": rule.column, "method": rule.method, "max": rule.max, "last": rule.last}
-        case Anomaly():
-            return "anomaly", {
-                "of": rule.of,
-                "season": rule.season,
-                "deviations": rule.deviations,
-                "last": rule.last,
-            }
-        case SchemaIs():
-            columns, types = list(rule.columns) or None, dict(rule.types) or None
-            return "schema", _given(columns=columns, types=types, exact=rule.exact or None)
         case _:
-            assert_never(rule)
+            return key, written_keys(rule)
+
+
+def written_keys(declaration: DataclassInstance) -> Keys:
+    """Return the keys of a declaration that is its own model, without those that have their default."""
+    keys = keys_of(type(declaration))
+    values = {each.name: getattr(declaration, each.name) for each in fields(declaration)}
+    defaults = {each.name: each.default for each in fields(declaration)}
+    written = {name: value for name, value in values.items() if value not in (defaults[name], {})}
+    return {name: _text(keys[name].kind, value) for name, value in written.items()}
+
+
+def _text(kind: FieldType, value: Any) -> Any:
+    match kind:
+        case Form.SHARE:
+            return share_text(value)
+        case Form.DURATION:
+            return duration_text(value)
+        case Form.TABLE:
+            return str(value)
+        case Lists():
+            return list(value)
+        case _:
+            return value
 
 
 def contract_keys(mode: Contract, terms: Terms) -> Keys:
@@ -130,26 +80,12 @@ def contract_keys(mode: Contract, terms: Terms) -> Keys:
         str(each.major): _given(until=each.until.isoformat(), columns=dict(each.columns) or None)
         for each in terms.previous
     }
-    registry = terms.registry and {
-        "connection": terms.registry.connection,
-        "subject": terms.registry.subject,
-        "truth": terms.registry.truth,
-    }
     return {"mode": mode} | _given(
         version=terms.version,
         compatibility=terms.compatibility,
         drift=drift or None,
         previous=previous or None,
-        registry=registry,
-    )
-
-
-def quarantine_keys(policy: QuarantinePolicy) -> Keys:
-    """Return the keys below `quarantine`."""
-    return _given(
-        alert_after=duration_text(policy.alert_after),
-        alert_rows=policy.alert_rows,
-        discard_after=duration_text(policy.discard_after),
+        registry=written_keys(terms.registry) if terms.registry else None,
     )
 
 

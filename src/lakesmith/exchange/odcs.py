@@ -27,9 +27,9 @@ from lakesmith.exchange.declaration_keys import (
     contract_keys,
     duration_text,
     limit_text,
-    quarantine_keys,
     rule_keys,
     share_text,
+    written_keys,
 )
 from lakesmith.exchange.odcs_sql import VENDOR, batch_condition, batch_query, row_condition, row_query
 from lakesmith.load.yaml_writer import yaml_document
@@ -105,7 +105,7 @@ def odcs_text(table: Table, *, lake: str) -> str:
         customProperties=_custom(
             contract=terms.pop("mode"),
             versionCounted=None if version else True,
-            quarantine=quarantine_keys(table.quarantine) or None,
+            quarantine=written_keys(table.quarantine) or None,
             **terms,
         ),
     )

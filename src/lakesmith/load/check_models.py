@@ -8,6 +8,7 @@ from typing import Annotated
 
 from lakesmith.declare.checks import (
     Anomaly,
+    BatchSql,
     Distinct,
     Drift,
     Freshness,
@@ -16,16 +17,20 @@ from lakesmith.declare.checks import (
     Limit,
     NullRate,
     Pattern,
+    Predicate,
     Range,
     Reconcile,
     References,
+    Required,
     RowCount,
+    RowSql,
+    SchemaIs,
     Severity,
     Unique,
 )
 from lakesmith.declare.contract import Compatibility, Contract, Reaction, Registered
-from lakesmith.declare.forms import Amount, ColumnName, Day, Form, Share, Text, Type, VersionText
-from lakesmith.load.field_types import Block
+from lakesmith.declare.forms import Amount, ColumnName, Day, Form, Share, Text, VersionText
+from lakesmith.load.field_types import Block, Blocks, keys_of
 
 _COLUMN = "The column that is checked."
 _LEAST = "The minimum, inclusive."
@@ -49,15 +54,6 @@ class QuantileBlock(Block):
     at_: Annotated[Share, "The quantile: `0.5` is the median."]
     min: Annotated[Amount | None, _LEAST] = None
     max: Annotated[Amount | None, _MOST] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaBlock(Block):
-    """The rows have these columns."""
-
-    columns: Annotated[tuple[ColumnName, ...], "Required columns."] = ()
-    types: Annotated[Mapping[ColumnName, Type], "By column, its required type."] = field(default_factory=dict)
-    exact: Annotated[bool, "No other columns, and in this order."] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +85,7 @@ class CheckBlock(Block):
     reconcile: Annotated[Reconcile | None, "A total of the batch equals that of its input."] = None
     drift: Annotated[Drift | None, "The distribution of values is like that of earlier good batches."] = None
     anomaly: Annotated[Anomaly | None, "An aggregate is close to what its history predicts."] = None
-    schema: Annotated[SchemaBlock | None, "The rows have these columns."] = None
+    schema: Annotated[SchemaIs | None, "The rows have these columns."] = None
     on_fail: Annotated[
         Severity | None,
         "`warn` reports, `quarantine` quarantines the row, `fail` rejects the batch. By default `quarantine` for rules "
@@ -106,6 +102,14 @@ class CheckBlock(Block):
 _OPTIONS = ("at", "places", "where", "on_fail", "fail_above", "owner", "description")
 RULES = [name for name in CheckBlock.__dataclass_fields__ if name not in _OPTIONS]
 """A check has exactly one of these keys, or `where` alone."""
+RULE_KEYS: Mapping[type, str] = {
+    **{key.kind.model: name for name, key in keys_of(CheckBlock).items() if isinstance(key.kind, Blocks)},
+    Required: "required",
+    RowSql: "sql",
+    BatchSql: "expect",
+    Predicate: "python",
+}
+"""By type of a rule, its key; a sum, a mean and a quantile are told apart by `Bounds.of`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,7 +133,7 @@ def _cannot_work(name: str, rule: CheckRule, block: CheckBlock) -> Iterator[Lake
     match rule:
         case References(columns=columns, key=key) if len(columns) != len(key):
             what, hint = f"names {len(columns)} columns and {len(key)} of the other table", "name as many of each"
-        case SchemaIs(columns=(), types=()):
+        case SchemaIs(columns=()) if not rule.types:
             what, hint = "names no column", "give columns, types or both"
         case Pattern(matches=text):
             try:
@@ -192,9 +192,6 @@ def _rule(key: str, written: Any) -> CheckRule:
         case "quantile":
             at = Decimal(str(written.at_))
             return Bounds(of="quantile", column=written.column, at=at, min=written.min, max=written.max)
-        case "schema":
-            types = tuple(written.types.items())
-            return SchemaIs(columns=written.columns, types=types, exact=written.exact)
         case _:
             rule: CheckRule = written
             return rule

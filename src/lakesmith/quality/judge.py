@@ -238,10 +238,10 @@ def _shape(rule: SchemaIs, types: Mapping[str, str]) -> CheckVerdict:
     wrong = [f"no {name}" for name in rule.columns if name.lower() not in low]
     wrong += [
         f"{name} is a {low.get(name.lower(), 'missing column')}, not a {kind}"
-        for name, kind in rule.types
+        for name, kind in rule.types.items()
         if low.get(name.lower()) != kind
     ]
-    expected_names = list(rule.columns) or [name for name, _ in rule.types]
+    expected_names = list(rule.columns or rule.types)
     if rule.exact and not wrong and [name.lower() for name in types] != [name.lower() for name in expected_names]:
         wrong.append(f"columns are {', '.join(types)}")
     expected = f"{'exactly ' if rule.exact else ''}{', '.join(expected_names)}"

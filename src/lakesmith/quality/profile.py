@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
@@ -12,19 +12,12 @@ from lakesmith.declare.checks import (
     Bounds,
     CheckRule,
     Freshness,
-    In,
-    Length,
-    NullRate,
-    Pattern,
-    Range,
-    References,
     Required,
-    RowCount,
-    Unique,
     columns_named,
 )
 from lakesmith.declare.loads import key_columns
 from lakesmith.declare.spark_type import INTEGER_DIGITS, SIMPLE_TYPES, DecimalType, read_type
+from lakesmith.load.check_models import RULE_KEYS
 from lakesmith.load.yaml_writer import yaml_block, yaml_flow
 from lakesmith.quality.text_patterns import TEXT_PATTERNS
 from lakesmith.reports import ColumnProfile, Proposal
@@ -44,18 +37,6 @@ _MAX_DIGITS = 25
 """Bounds with more digits are not proposed: nobody can read them."""
 _KEY_SUFFIXES = ("id", "key", "uuid", "guid", "number", "no", "code", "hash", "sku", "iban", "email")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
-_KEYS: Mapping[type, str] = {
-    Required: "required",
-    Unique: "unique",
-    In: "in",
-    Range: "range",
-    Pattern: "pattern",
-    Length: "length",
-    References: "references",
-    Freshness: "freshness",
-    RowCount: "row_count",
-    NullRate: "null_rate",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +104,7 @@ class _Candidate:
 
 def _identities(rule: CheckRule) -> set[tuple[str, tuple[str, ...]]]:
     """Return the rule's kind and columns: a second rule with the same is not proposed."""
-    key = rule.of if isinstance(rule, Bounds) else _KEYS.get(type(rule), "")
+    key = rule.of if isinstance(rule, Bounds) else RULE_KEYS.get(type(rule), "")
     columns = () if isinstance(rule, Freshness) else tuple(column.lower() for column in columns_named(rule))
     return {(key, (column,)) for column in columns} if isinstance(rule, Required) else {(key, columns)}
 
