@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -158,9 +159,16 @@ def _take_variables(ctx: click.Context, _parameter: click.Parameter, values: tup
 
 
 def backfill_options(function: Decorated) -> Decorated:
-    """`--from`, `--to` and `--chunk`; the command gets `start`, `end` and `chunk`."""
+    """`--from`, `--to` and `--chunk`; the command gets `days` and `chunk`."""
     day = click.DateTime(["%Y-%m-%d"])
-    for option in (
+
+    @functools.wraps(function)
+    def command(*arguments: object, start: datetime | None, end: datetime | None, **others: object) -> object:
+        return function(*arguments, days=_backfill_days(start, end), **others)
+
+    options = (
+        click.option("--from", "start", type=day, metavar="DAY", help="Backfill from this day on."),
+        click.option("--to", "end", type=day, metavar="DAY", help="The last day of the backfill."),
         click.option(
             "--chunk",
             type=click.IntRange(1),
@@ -169,14 +177,18 @@ def backfill_options(function: Decorated) -> Decorated:
             show_default=True,
             help="Days of a backfill in one commit.",
         ),
-        click.option("--to", "end", type=day, metavar="DAY", help="The last day of the backfill."),
-        click.option("--from", "start", type=day, metavar="DAY", help="Backfill from this day on."),
-    ):
-        function = option(function)
-    return function
+    )
+    return cast(Decorated, with_options(command, options))
 
 
-def backfill_days(start: datetime | None, end: datetime | None) -> tuple[date, date] | None:
+def with_options(command: Callable[..., object], options: Sequence[Callable[..., Any]]) -> Callable[..., object]:
+    """Add options to a command, shown in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _backfill_days(start: datetime | None, end: datetime | None) -> tuple[date, date] | None:
     """The first and last day of a backfill; None without one."""
     if start is None and end is None:
         return None
@@ -213,24 +225,16 @@ def _complete_selectors(ctx: click.Context, _parameter: click.Parameter, incompl
 
 def selection(function: Decorated) -> Decorated:
     """Selectors as arguments or with `--select`, and `--exclude`; the command gets `select` and `exclude`."""
-    for option in (
-        click.option(
-            "--exclude",
-            multiple=True,
-            metavar="SELECTOR",
-            shell_complete=_complete_selectors,
-            help="Exclude these tables.",
-        ),
-        click.option(
-            "--select",
-            "-s",
-            "selected",
-            multiple=True,
-            metavar="SELECTOR",
-            shell_complete=_complete_selectors,
-            help="Select tables: orders, +orders, orders+2, tag:daily, layer:silver; a comma means 'and'.",
-        ),
+
+    @functools.wraps(function)
+    def command(*arguments: object, selectors: tuple[str, ...], selected: tuple[str, ...], **others: object) -> object:
+        return function(*arguments, select=(*selectors, *selected), **others)
+
+    option = functools.partial(click.option, metavar="SELECTOR", multiple=True, shell_complete=_complete_selectors)
+    select = "Select tables: orders, +orders, orders+2, tag:daily, layer:silver; a comma means 'and'."
+    options = (
         click.argument("selectors", nargs=-1, metavar="[SELECTOR]...", shell_complete=_complete_selectors),
-    ):
-        function = option(function)
-    return function
+        option("--select", "-s", "selected", help=select),
+        option("--exclude", help="Exclude these tables."),
+    )
+    return cast(Decorated, with_options(command, options))

@@ -109,7 +109,7 @@ RULE_KEYS: Mapping[type, str] = {
     BatchSql: "expect",
     Predicate: "python",
 }
-"""By type of a rule, its key; a sum, a mean and a quantile are told apart by `Bounds.of`."""
+"""By type of a rule, its key; a sum, a mean and a quantile share `Bounds`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

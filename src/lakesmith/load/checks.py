@@ -71,35 +71,11 @@ def read_check(name: str, block: CheckBlock, folder: str, problems: list[Lakesmi
         _check_bounds(name, rule, block.places[written[0]], problems)
     if isinstance(rule, Predicate):
         rule = _predicate(name, rule.function, folder, block, problems)
-    on_rows = isinstance(rule, RowRule)
-    if not on_rows and block.on_fail == "quarantine":
-        problems.append(
-            DeclarationError(
-                "bad-severity",
-                f"the check '{name}' is on the batch, and only rows can be quarantined",
-                at=block.places["on_fail"],
-                hint="on_fail: fail rejects the batch, on_fail: warn reports it",
-            )
-        )
-    if not on_rows and block.fail_above:
-        problems.append(
-            DeclarationError(
-                "bad-severity",
-                f"the check '{name}' is on the batch, and fail_above counts rows",
-                at=block.places["fail_above"],
-                hint="fail_above is for rules on rows; this one has its own bounds",
-            )
-        )
+    problems.extend(
+        DeclarationError("bad-severity", f"the check '{name}' {what}", at=block.places[key], hint=hint)
+        for key, what, hint in _misplaced_options(rule, block)
+    )
     problems.extend(_cannot_work(name, rule, block))
-    if isinstance(rule, SchemaIs | Reconcile) and block.where:
-        problems.append(
-            DeclarationError(
-                "bad-severity",
-                f"the check '{name}' covers all rows and cannot have `where`",
-                at=block.places["where"],
-                hint="remove `where`",
-            )
-        )
     if len(problems) > found:
         return None
     return Check(
@@ -112,6 +88,19 @@ def read_check(name: str, block: CheckBlock, folder: str, problems: list[Lakesmi
         description=block.description,
         declared_at=block.at,
     )
+
+
+def _misplaced_options(rule: CheckRule, block: CheckBlock) -> Iterator[tuple[str, str, str]]:
+    """Yield the options that do not apply to the rule: the key, what is wrong, and a hint."""
+    if not isinstance(rule, RowRule):
+        if block.on_fail == "quarantine":
+            hint = "on_fail: fail rejects the batch, on_fail: warn reports it"
+            yield "on_fail", "is on the batch, and only rows can be quarantined", hint
+        if block.fail_above:
+            hint = "fail_above is for rules on rows; this one has its own bounds"
+            yield "fail_above", "is on the batch, and fail_above counts rows", hint
+    if isinstance(rule, SchemaIs | Reconcile) and block.where:
+        yield "where", "covers all rows and cannot have `where`", "remove `where`"
 
 
 def _predicate(name: str, function: str, folder: str, block: CheckBlock, problems: list[LakesmithError]) -> Predicate:

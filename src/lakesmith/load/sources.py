@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import PurePosixPath
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from lakesmith.declare import Files, Jdbc, Kafka, OtherTable, Source, TableName
 from lakesmith.declare.sources import FileFormat, TableKind
@@ -107,37 +108,15 @@ def _files(name: TableName, block: SourceBlock) -> Files | None:
             what = f"files archived in '{block.archive}' would be ingested again by '{block.files}'"
             hint = f"archive: _{block.archive}, which no wildcard matches"
             raise _problem(block.places["archive"], name, "archive-in-landing", what, hint)
-    return Files(
-        files=block.files,
-        format=cast(FileFormat, format),
-        delimiter=block.delimiter or ("\t" if path.suffix.lower() == ".tsv" else ","),
-        encoding=block.encoding or "utf-8",
-        timezone=block.timezone,
-        row_tag=block.row_tag,
-        max_files=block.max_files,
-        max_bytes=block.max_bytes,
-        archive=block.archive,
-        listing=block.listing or "full",
-        symlinks=block.symlinks or "inside",
-        envelope=block.envelope,
-    )
+    written = _written(block, Files) | {"format": format}
+    return Files(**{"delimiter": "\t" if path.suffix.lower() == ".tsv" else ",", **written})
 
 
 def _kafka(name: TableName, block: SourceBlock) -> Kafka | None:
     connection = _connection(name, block)
     if block.kafka is None or connection is None:
         return None
-    return Kafka(
-        topic=block.kafka,
-        connection=connection,
-        values=block.values or "json",
-        subject=block.subject,
-        starting=block.starting or "earliest",
-        incompatible=block.incompatible or "warn",
-        max_rows=block.max_rows,
-        timezone=block.timezone,
-        envelope=block.envelope,
-    )
+    return Kafka(topic=block.kafka, **_written(block, Kafka))
 
 
 def _jdbc(name: TableName, block: SourceBlock) -> Jdbc | None:
@@ -150,14 +129,7 @@ def _jdbc(name: TableName, block: SourceBlock) -> Jdbc | None:
     if (block.partitions or 1) > 1 and block.partition_by is None:
         what = "partitions needs partition_by, the column that splits the read"
         raise _problem(block.places["partitions"], name, "missing-partition-by", what, "add partition_by: id")
-    return Jdbc(
-        table=block.jdbc,
-        connection=connection,
-        watermark=block.watermark,
-        overlap=block.overlap or 0.0,
-        partition_by=block.partition_by,
-        partitions=block.partitions or 1,
-    )
+    return Jdbc(**_written(block, Jdbc) | {"table": block.jdbc})
 
 
 def _other_table(name: TableName, block: SourceBlock, kind: str) -> OtherTable | None:
@@ -171,6 +143,12 @@ def _other_table(name: TableName, block: SourceBlock, kind: str) -> OtherTable |
         hint = f"read them with files: {location.rstrip('/')}/**/*.{format}"
         raise _problem(block.places["format"], name, "unknown-format", what, hint)
     return OtherTable(location=location, format=cast(TableKind, format), adopt=kind == "adopt")
+
+
+def _written(block: SourceBlock, kind: type[Files | Kafka | Jdbc]) -> dict[str, Any]:
+    """Return the written keys that the source has under the same names."""
+    values = {each.name: getattr(block, each.name, None) for each in fields(kind)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _connection(name: TableName, block: SourceBlock) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lakesmith.declare import (
     Append,
@@ -19,6 +20,7 @@ from lakesmith.declare import (
 from lakesmith.errors import DeclarationError, LakesmithError, Place
 from lakesmith.load.check_models import ContractBlock
 from lakesmith.load.checks import contract_word, policy_with, read_check, read_terms
+from lakesmith.load.field_types import keys_of
 from lakesmith.load.loads import read_load
 from lakesmith.load.models import ColumnBlock, LoadBlock, TableBlock
 from lakesmith.load.rules import is_currency
@@ -43,7 +45,7 @@ class TableBuilder:
             origin = None
             self.problems.append(problem)
         load = self._load(name, block)
-        columns = tuple(self._column(column, item) for column, item in block.columns.items())
+        columns = tuple(_column(column, item) for column, item in block.columns.items())
         self._check_currencies(name, block)
         made = [read_check(check, item, self.folder, self.problems) for check, item in block.checks.items()]
         checks = tuple(check for check in made if check is not None)
@@ -144,22 +146,10 @@ class TableBuilder:
                     )
                 )
 
-    def _column(self, name: str, block: ColumnBlock) -> Column:
-        return Column(
-            name=name,
-            type=block.type,
-            required=block.required,
-            check=block.check,
-            key=block.key,
-            unique=block.unique,
-            tags=block.tags,
-            description=block.description,
-            since=block.since,
-            deprecated=block.deprecated,
-            currency=block.currency,
-            timezone=block.timezone,
-            declared_at=block.at,
-        )
+
+def _column(name: str, block: ColumnBlock) -> Column:
+    written: dict[str, Any] = {key: getattr(block, key) for key in keys_of(ColumnBlock)}
+    return Column(name=name, declared_at=block.at, **written)
 
 
 def _problem(at: Place, table: TableName, code: str, what: str, hint: str) -> DeclarationError:

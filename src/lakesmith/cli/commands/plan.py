@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from datetime import datetime
+from datetime import date
 from itertools import groupby
 
 import click
 
-from lakesmith.cli.call import Call, Command, backfill_days, backfill_options, json_option, selection
+from lakesmith.cli.call import Call, Command, backfill_options, json_option, selection
 from lakesmith.cli.failures import show_errors
 from lakesmith.cli.formatting import plural
 from lakesmith.cli.output import Cell, Style, Styled, Tree, page, print_json
@@ -28,12 +28,10 @@ _STYLES: dict[Symbol, Style] = {"+": "good", "~": "warn", "=": "quiet", "!": "ba
 @click.pass_obj
 def command(
     call: Call,
-    selectors: tuple[str, ...],
-    selected: tuple[str, ...],
+    select: tuple[str, ...],
     exclude: tuple[str, ...],
     full_refresh: bool,
-    start: datetime | None,
-    end: datetime | None,
+    days: tuple[date, date] | None,
     chunk: int,
     as_json: bool,
 ) -> int:
@@ -42,8 +40,7 @@ def command(
     Shows tables that are new (+), changed (~), unchanged (=) or blocked by a problem (!), with each step and its
     reason. Writes nothing.
     """
-    days = backfill_days(start, end)
-    plan = call.open().plan((*selectors, *selected), exclude, full_refresh=full_refresh, days=days, chunk=chunk)
+    plan = call.open().plan(select, exclude, full_refresh=full_refresh, days=days, chunk=chunk)
     return show_plan(plan, as_json=as_json)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from lakesmith.cli.call import Call, Command, complete_tables, json_option, lake_options
+from lakesmith.cli.call import Call, Command, complete_tables, json_option, lake_options, with_options
 from lakesmith.cli.command_groups import Commands
 from lakesmith.cli.commands.run import show_report
 from lakesmith.cli.formatting import age, count, plural
@@ -51,15 +51,14 @@ def chosen_options(function: Callable[..., Any]) -> Callable[..., Any]:
         chosen = QuarantineFilter(ids=ids, rule=rule, reason=reason, batch=batch, older_than=age)
         return function(*arguments, chosen=chosen, **others)
 
-    for option in (
-        click.option("--older-than", metavar="TIME", help="Rows in quarantine for longer than this, such as 7d."),
-        click.option("--batch", type=int, help="Rows of one batch."),
-        click.option("--reason", metavar="TEXT", help="Rows with a reason that contains TEXT."),
-        click.option("--rule", help="Rows that broke this rule."),
+    options = (
         click.option("--id", "ids", multiple=True, metavar="ID", help="This row; may be repeated."),
-    ):
-        command = option(command)
-    return command
+        click.option("--rule", help="Rows that broke this rule."),
+        click.option("--reason", metavar="TEXT", help="Rows with a reason that contains TEXT."),
+        click.option("--batch", type=int, help="Rows of one batch."),
+        click.option("--older-than", metavar="TIME", help="Rows in quarantine for longer than this, such as 7d."),
+    )
+    return with_options(command, options)
 
 
 _table = click.argument("table", shell_complete=complete_tables)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date
 from typing import TYPE_CHECKING
 
 import click
 
-from lakesmith.cli.call import Call, Command, backfill_days, backfill_options, json_option, selection
+from lakesmith.cli.call import Call, Command, backfill_options, json_option, selection
 from lakesmith.cli.commands.plan import show_plan
 from lakesmith.cli.failures import INTERRUPTED, TERMINATED, StopOnSignal, Termination, show_errors
 from lakesmith.cli.formatting import count, duration, plural
@@ -39,12 +39,10 @@ _SHOWN = 20
 @click.pass_obj
 def command(
     call: Call,
-    selectors: tuple[str, ...],
-    selected: tuple[str, ...],
+    select: tuple[str, ...],
     exclude: tuple[str, ...],
     full_refresh: bool,
-    start: datetime | None,
-    end: datetime | None,
+    days: tuple[date, date] | None,
     chunk: int,
     jobs: int | None,
     dry_run: bool,
@@ -58,7 +56,6 @@ def command(
     nothing: the next run continues where it stopped.
     """
     lake = call.open()
-    select, days = (*selectors, *selected), backfill_days(start, end)
     if dry_run:
         plan = lake.plan(select, exclude, full_refresh=full_refresh, days=days, chunk=chunk)
         return show_plan(plan, as_json=as_json)

@@ -21,8 +21,7 @@ _STATES: dict[str, Style] = {"fresh": "good", "ok": "", "late": "bad", "missing"
 @click.pass_obj
 def command(
     call: Call,
-    selectors: tuple[str, ...],
-    selected: tuple[str, ...],
+    select: tuple[str, ...],
     exclude: tuple[str, ...],
     reasons: bool,
     as_json: bool,
@@ -32,7 +31,7 @@ def command(
     Rows, size, version and age come from the tables' Delta logs.
     """
     lake = call.open()
-    tables = lake.status((*selectors, *selected), exclude)
+    tables = lake.status(select, exclude)
     shown = {table.table for table in tables}
     # Counting reasons reads rows; everything else here reads logs only.
     quarantine = [found for found in lake.quarantine() if found.table in shown] if reasons else None

@@ -27,8 +27,7 @@ _OUTCOMES: dict[str, Style] = {"passed": "good", "failed": "bad", "error": "bad"
 @click.pass_obj
 def command(
     call: Call,
-    selectors: tuple[str, ...],
-    selected: tuple[str, ...],
+    select: tuple[str, ...],
     exclude: tuple[str, ...],
     name: str | None,
     empty: bool,
@@ -40,7 +39,7 @@ def command(
     Tests are in `<table>.test.yml` beside a declaration, or anywhere below `tests/`. They run on a local
     Spark in temporary warehouses. The lake's own tables are neither read nor written.
     """
-    lake, select = call.open(), (*selectors, *selected)
+    lake = call.open()
     if empty and (name or junit):
         raise UsageError(
             "conflicting-options", "--empty excludes -k and --junit", hint="it checks tables and runs no test"
