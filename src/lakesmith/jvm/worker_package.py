@@ -9,7 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import lakesmith
 from lakesmith.jvm.java import cache_folder
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def ship_package(session: SparkSession) -> None:
 
 def package_zip() -> Path:
     """The package's Python files as a zip file in the cache."""
-    package = Path(lakesmith.__file__).parent
+    package = Path(__file__).parent.parent
     files = {path.relative_to(package.parent).as_posix(): path.read_bytes() for path in sorted(package.rglob("*.py"))}
     digest = sha256()
     for name, content in files.items():
