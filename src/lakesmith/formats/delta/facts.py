@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 def read_facts(folder: TableFolder, flow: str) -> TableFacts | None:
     """The facts of the newest version; None when there is no table."""
-    from deltalake import exceptions
-
     table = open_snapshot_if_any(folder)
     if table is None:
         return None
+    from deltalake import exceptions
+
     try:
         return _facts_of(table, folder, flow)
     except exceptions.DeltaError as error:  # delta-rs reads some actions only when they are needed
