@@ -37,7 +37,6 @@ OTHER_FILES = {
 }
 """Modules that use files, but none of the warehouse."""
 REMAINING = {
-    "formats/delta/staged_folder.py": "moves staged files by renaming them",
     "ledger/lease.py": "checks whether the holder's process runs on this machine",
     "spark/ingest/other_tables.py": "makes URLs of local paths",
 }
