@@ -17,7 +17,7 @@ from lakesmith.declare import Files, LakeDeclaration, Table, TableName
 from lakesmith.errors import UsageError, did_you_mean
 from lakesmith.formats import Delta, FactsCache
 from lakesmith.jvm.java import cache_folder
-from lakesmith.jvm.lake_jars import drivers_of, jars_of
+from lakesmith.jvm.lake_jars import drivers_of, jars_of, settings_of
 from lakesmith.ledger.batches import flow
 from lakesmith.ledger.contracts import RecordedContracts
 from lakesmith.ledger.skipped import ReportedEntries
@@ -136,7 +136,7 @@ class OpenLake:
         here = self.declaration.environment
         return open_session(
             self.name,
-            here.spark,
+            settings_of(self.declaration, self.warehouse.store),
             jars_of(self.declaration),
             drivers_of(self.declaration),
             private=here.secret_variables,
