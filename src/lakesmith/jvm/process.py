@@ -120,6 +120,15 @@ def stop(session: SparkSession) -> None:
     forget_dead()
 
 
+def end_jvm(session: SparkSession) -> None:
+    """Stop Spark and wait until its JVM has ended: it does when its input is closed."""
+    gateway = _gateway()
+    assert gateway is not None
+    session.stop()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+
+
 def launch(settings: Mapping[str, str], *, umask: int, keep_open: int) -> None:
     """Start the JVM if there is none, with a umask and a file descriptor that it inherits.
 

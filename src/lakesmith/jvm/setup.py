@@ -67,6 +67,7 @@ def run_sample(archive: str, lake: Path, base: Sequence[str]) -> None:
     """Create, append, merge, replace partitions and read the change feed like a run, then write the archive."""
     from pyspark.sql import functions as F
 
+    from lakesmith.jvm.process import end_jvm
     from lakesmith.jvm.session import isolated, open_session
 
     options = [f"-XX:ArchiveClassesAtExit={archive}", *(f"-XX:SharedArchiveFile={file}" for file in base)]
@@ -115,13 +116,8 @@ def run_sample(archive: str, lake: Path, base: Sequence[str]) -> None:
     totals.write.format("delta").partitionBy("day").save(daily)
     totals.where("day = '1'").write.format("delta").mode("overwrite").option("replaceWhere", "day = '1'").save(daily)
     own.sql(f"SELECT * FROM delta.`{daily}` ORDER BY day").collect()
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    jvm = gateway.proc
-    spark.stop()
-    # The JVM ends when its input is closed, and writes the archive.
-    jvm.stdin.close()
-    jvm.wait()
+    # The JVM writes the archive when it ends.
+    end_jvm(spark)
 
 
 def main(arguments: list[str]) -> int:
