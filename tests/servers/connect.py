@@ -63,7 +63,7 @@ def start_connect(folder: Path, **settings: str) -> tuple[ConnectServer, subproc
         "PYSPARK_PYTHON": str(bare_python(folder)),
     }
     command = [str(spark_home() / "bin" / "spark-submit"), *words]
-    process = start(command, lambda: _listens(server.port), folder=folder, environment=environment)
+    process = start(command, lambda: _listens(server.port), folder=folder, environment=environment, patience=240)
     return server, process
 
 
