@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
+from typing import TYPE_CHECKING
 
 from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.jvm.class_archive import usable_archive
@@ -14,6 +15,9 @@ from lakesmith.jvm.java import find_java
 from lakesmith.jvm.setup import build_archive
 from lakesmith.ports import Store
 from lakesmith.reports import Finding
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PYTHON = (3, 11)
 SPARK = "4.1.3"
@@ -26,20 +30,24 @@ def diagnose(
     connections: Mapping[str, Mapping[str, str]] | None = None,
     fix: bool = False,
     deep: bool = False,
+    *,
+    jar_sets: Collection[str] = DEFAULT_SETS,
+    start: Callable[[], SparkSession] | None = None,
 ) -> tuple[Finding, ...]:
-    """Check each part. `fix` fetches jars and builds the class archive if needed; `deep` starts Spark too."""
+    """Check each part. `fix` fetches the jar sets and builds the class archive if needed; `deep` runs jobs on the Spark
+    that `start` starts, by default a local one."""
     checks: list[Callable[[], Iterator[Finding]]] = [
         _python,
         _packages,
         _java,
-        lambda: _jars(fix),
+        lambda: _jars(jar_sets, fix),
         lambda: _drivers(connections or {}, fix),
         lambda: _archive(fix),
     ]
     if warehouse_storage is not None:
         checks.append(lambda: _storage(warehouse_storage))
     if deep:
-        checks.append(_spark)
+        checks.append(lambda: _spark(start, warehouse_storage))
     return tuple(finding for check in checks for finding in check())
 
 
@@ -71,8 +79,8 @@ def _java() -> Iterator[Finding]:
         yield Finding(subject="java", ok=True, found=f"{java.version} from {java.origin}: {java.path}")
 
 
-def _jars(fix: bool) -> Iterator[Finding]:
-    for name in DEFAULT_SETS:
+def _jars(sets: Collection[str], fix: bool) -> Iterator[Finding]:
+    for name in sets:
         subject = f"jars: {name}"
         try:
             if fix:
@@ -135,29 +143,57 @@ def _storage(storage: Store) -> Iterator[Finding]:
     yield Finding(subject="storage", ok=wrong is None, found=found, fix=fix)
 
 
-def _spark() -> Iterator[Finding]:
+def _spark(start: Callable[[], SparkSession] | None, warehouse: Store | None) -> Iterator[Finding]:
     # Imported here: PySpark costs half a second, and only a deep check needs it.
     from pyspark.sql import SparkSession
 
-    from lakesmith.jvm.process import death
+    from lakesmith.jvm.cluster import is_local, refuse_unsafe
+    from lakesmith.jvm.process import death, spark_errors
     from lakesmith.jvm.session import close_session, open_session
 
     running = SparkSession.getActiveSession()
+    subject = "spark"
+    session = None
     try:
-        session = running or open_session("doctor", {})
+        session = running or (start() if start else open_session("doctor", {}))
         rows = session.range(3).count()
         found = f"Spark {session.version} {'runs' if running else 'started'} and counted {rows} rows"
-        if not running:
-            close_session(session)
+        yield Finding(subject=subject, ok=rows == 3, found=found)
+        if not is_local(session):
+            subject = "workers"
+            yield _workers(session)
+        if warehouse is not None:
+            subject = "executors"
+            refuse_unsafe(session, warehouse)
+            yield Finding(subject=subject, ok=True, found=f"they write to {warehouse.url}")
     except LakesmithError as error:
-        yield _failure("spark", error)
-    except Exception as error:
-        died = death(error)
-        if died is None:
-            raise
-        yield _failure("spark", died)
-    else:
-        yield Finding(subject="spark", ok=rows == 3, found=found)
+        yield _failure(subject, error)
+    except spark_errors() as error:
+        yield _failure(subject, death(error) or _spark_failure(error))
+    finally:
+        if session is not None and not running:
+            close_session(session)
+
+
+def _workers(session: SparkSession) -> Finding:
+    """Compare the Python of the workers with that of this process."""
+    from lakesmith.jvm.cluster import worker_pythons
+
+    workers = worker_pythons(session)
+    kinds = {(worker.python, worker.pyarrow, worker.numpy) for worker in workers}
+    hosts = len({worker.host for worker in workers})
+    found = "; ".join(f"Python {python}, pyarrow {pyarrow}, numpy {numpy}" for python, pyarrow, numpy in sorted(kinds))
+    ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    ok = all(worker.python.startswith(f"{ours}.") for worker in workers)
+    fix = None if ok else f"set spark.pyspark.python to a Python {ours} that all machines have"
+    return Finding(subject="workers", ok=ok, found=f"{found} ({hosts} host{'s' if hosts > 1 else ''})", fix=fix)
+
+
+def _spark_failure(error: Exception) -> InfrastructureError:
+    # A worker's error is the last line of its stack.
+    what = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
+    hint = "the workers need Python, pyarrow and numpy; spark.pyspark.python names their Python"
+    return InfrastructureError("spark-failed", what, hint=hint)
 
 
 def _failure(subject: str, error: LakesmithError) -> Finding:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from lakesmith.declare import PRIVATE, Settings
@@ -33,6 +34,13 @@ DELTA = {
     "spark.delta.logStore.file.impl": LOG_STORE_CLASS,
     "spark.hadoop.io.delta.kernel.logStore.file.impl": LOG_STORE_CLASS,
 }
+
+S3 = {
+    f"{prefix}.{scheme}.impl": S3_LOG_STORE_CLASS
+    for prefix in ("spark.delta.logStore", "spark.hadoop.io.delta.kernel.logStore")
+    for scheme in ("s3", "s3a")
+}
+"""Delta's own log store loses commits on S3. Its log store for Azure does not."""
 
 SYNCED = {
     # Delta writes checkpoints and version checksums without its log store.
@@ -137,12 +145,13 @@ def open_session(
     return session
 
 
-def refuse_foreign(session: SparkSession) -> None:
-    """Raise when the session does not commit through Lakesmith's log store."""
+def refuse_foreign(session: SparkSession, more: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Raise when the session does not commit through Lakesmith's log store; `more` are settings for other stores."""
+    needed = {**DELTA, **more}
     hint = "nothing is lost: start another session and run again"
     with _described_as("spark-failed", "the Spark session does not answer", hint):
-        found = {key: session.conf.get(key, None) or "" for key in DELTA}
-    for key, value in DELTA.items():
+        found = {key: session.conf.get(key, None) or "" for key in needed}
+    for key, value in needed.items():
         # The user's entries of a list come after ours.
         if not found[key].startswith(value):
             if is_connect(session):
@@ -194,8 +203,7 @@ def session_settings(
     ours = {
         "spark.master": "local[*]",
         **DELTA,
-        "spark.delta.logStore.s3a.impl": S3_LOG_STORE_CLASS,
-        "spark.hadoop.io.delta.kernel.logStore.s3a.impl": S3_LOG_STORE_CLASS,
+        **S3,
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.driver.extraJavaOptions": " ".join(java_options(java, jars, brief=brief)),
         "spark.databricks.delta.snapshotPartitions": "2",

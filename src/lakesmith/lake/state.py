@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakesmith.declare import LAYERS
 from lakesmith.errors import UsageError, did_you_mean
+from lakesmith.jvm.lake_jars import jars_of
 from lakesmith.lake.open_lake import OpenLake
 from lakesmith.ledger.batches import flow, run_of_commit
 from lakesmith.monitor import table_status
@@ -69,4 +70,11 @@ def doctor(lake: OpenLake, *, fix: bool = False, deep: bool = False) -> tuple[Fi
     """Check Java, jars, Spark, storage and versions, and say how to fix each problem."""
     from lakesmith import doctor
 
-    return doctor.diagnose(lake.warehouse.store, lake.declaration.environment.connections, fix=fix, deep=deep)
+    return doctor.diagnose(
+        lake.warehouse.store,
+        lake.declaration.environment.connections,
+        fix=fix,
+        deep=deep,
+        jar_sets=jars_of(lake.declaration),
+        start=lake.start_session,
+    )

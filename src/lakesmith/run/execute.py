@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal
 
 from lakesmith.declare import LakeDeclaration, TableName
 from lakesmith.errors import InfrastructureError, LakesmithError
-from lakesmith.jvm.lake_jars import drivers_of, jars_of
+from lakesmith.jvm.cluster import refuse_unsafe
+from lakesmith.jvm.lake_jars import drivers_of, jars_of, settings_of
 from lakesmith.jvm.process import JvmDied
-from lakesmith.jvm.session import close_session, isolated, open_session, refuse_foreign
+from lakesmith.jvm.session import close_session, isolated, open_session
 from lakesmith.ledger.lease import BACKFILL, BACKFILL_PAUSE_SECONDS, Leases
 from lakesmith.plan.steps import BackfillChunk, Compact, Plan, Restore, Step, TablePlan, Vacuum
 from lakesmith.ports import Store, TableFormat
@@ -56,7 +57,7 @@ class Executor:
         if session is not None:
             # One whose JVM has ended fails the first step that needs it: then the run is recorded.
             with suppress(JvmDied):
-                refuse_foreign(session)
+                refuse_unsafe(session, warehouse.store)
         self._session = session
         self._owned = session is None
         self._brief = brief
@@ -169,13 +170,14 @@ class Executor:
                 self._report(SparkStarting())
                 self._session = open_session(
                     self._lake.name,
-                    self._lake.environment.spark,
+                    settings_of(self._lake, self._context.warehouse.store),
                     jars_of(self._lake),
                     drivers_of(self._lake),
                     brief=self._brief,
                     private=self._lake.environment.secret_variables,
                     umask=self._lake.environment.umask,
                 )
+                refuse_unsafe(self._session, self._context.warehouse.store)
         # One session per thread: settings and views of a step must not affect a concurrent step.
         if not hasattr(self._threads, "session"):
             self._threads.session = isolated(self._session)
