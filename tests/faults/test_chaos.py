@@ -27,7 +27,7 @@ def play_episode(folder: Path, jvm: Jvm, plant: str | None = None) -> Tally:
 def test_an_episode_kills_processes_and_breaks_no_promise(tmp_path: Path, jvm: Jvm) -> None:
     tally = play_episode(tmp_path, jvm)
     assert tally.broken == []
-    assert dict(tally.by_place) == {"quarantine.committed": 1, "files.moved": 1}
+    assert dict(tally.by_place) == {"quarantine.committed": 1, "batch.staged": 1}
     assert dict(tally.by_layer) == {"silver": 2}
     assert dict(tally.foreign) == {"hand info after": 5}
 

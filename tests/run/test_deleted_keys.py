@@ -14,6 +14,7 @@ from tests.run.lakes import Cut, Written, cut_at
 
 from lakesmith.formats import Delta
 from lakesmith.plan.steps import QuarantineFilter
+from lakesmith.ports import TableFolder
 from lakesmith.spark import write
 
 if TYPE_CHECKING:
@@ -172,10 +173,10 @@ def test_deleted_keys_of_an_uncommitted_rebuild_are_ignored(events: Written, mon
 def _cut_in(folder: str, overwrite: Callable[..., object]) -> Callable[..., object]:
     """Raise when a table in the folder would be replaced; other writes succeed."""
 
-    def cut(self: Delta, frame: object, location: str, *rest: object) -> object:
-        if f"/warehouse/{folder}/" in location:
+    def cut(self: Delta, frame: object, into: TableFolder, *rest: object) -> object:
+        if f"/warehouse/{folder}/" in into.url:
             raise Cut
-        return overwrite(self, frame, location, *rest)
+        return overwrite(self, frame, into, *rest)
 
     return cut
 
