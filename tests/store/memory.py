@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 from lakesmith.store import ObjectStore
-from lakesmith.store.access import Access
+from lakesmith.store.access import Access, RemoteFolder
 from lakesmith.store.object_clients import Client, _clients
 
 
@@ -16,4 +16,4 @@ def memory_store() -> ObjectStore:
     name = uuid4().hex
     access, files = Access("memory", f"memory://{name}", name), MemoryStore()
     _clients[access] = Client(files, files)
-    return ObjectStore(access, "root")
+    return ObjectStore(RemoteFolder(access, "root"))

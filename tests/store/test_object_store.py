@@ -97,14 +97,14 @@ os.waitpid(child, 0)
 
 def test_keys_in_the_settings_win(no_credentials: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
-    access, _ = find_access("s3://b", {"s3://b": {"key": "mine", "secret": "hush"}})
+    access = find_access("s3://b", {"s3://b": {"key": "mine", "secret": "hush"}}).access
     keys = s3_keys(access)
     assert (keys.key, keys.secret, keys.token) == ("mine", "hush", None)
     assert "hush" not in repr(keys)
 
 
 def test_keys_and_region_are_read_from_the_profile(no_credentials: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    access, _ = find_access("s3://b", {})
+    access = find_access("s3://b", {}).access
     assert (s3_keys(access).key, s3_region(access)) == (None, None)
     folder = no_credentials / ".aws"
     folder.mkdir()
@@ -148,7 +148,7 @@ def test_a_token_in_the_environment_is_not_mixed_with_keys_of_the_settings(
 def test_an_azure_account_is_read_from_any_settings(
     settings: dict[str, str], found: tuple[str, str, str | None, str | None]
 ) -> None:
-    account = azure_account(find_access("az://c", {"az://c": settings})[0])
+    account = azure_account(find_access("az://c", {"az://c": settings}).access)
     name, endpoint, key, sas = found
     assert (account.name, account.key, account.sas) == (name, key, sas)
     assert account.endpoint == endpoint

@@ -410,7 +410,7 @@ def test_the_longest_url_prefix_wins() -> None:
         "s3://drop": {"region": "another"},
     }
     found = {
-        url: find_access(url, settings)[0].get("region")
+        url: find_access(url, settings).access.get("region")
         for url in ("s3://drops/in/a", "s3a://drops/other", "s3://drops", "s3://dropsy/in", "s3://drop/in")
     }
     assert list(found.values()) == ["folder", "bucket", "bucket", "any", "another"]

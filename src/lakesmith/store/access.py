@@ -56,12 +56,51 @@ class Access:
         return text
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteFolder:
+    """A folder of a bucket, container or server: the root of a store."""
+
+    access: Access
+    path: str = ""
+    """Without slashes at its ends; empty for the whole bucket."""
+
+    def __repr__(self) -> str:
+        return self.url
+
+    @property
+    def url(self) -> str:
+        return self.shown(self.path).rstrip("/")
+
+    @property
+    def prefix(self) -> str:
+        """What the names of all files in the folder start with."""
+        return f"{self.path}/" if self.path else ""
+
+    def location(self, key: str) -> str:
+        """The URL of a file; a key may be one already."""
+        return key if "://" in key else self.shown(self.prefix + key)
+
+    def shown(self, name: str) -> str:
+        """The URL of a file by its name in the bucket."""
+        return f"{self.access.url}/{name}"
+
+    def split(self, path: str) -> tuple[str, str]:
+        """The folder of a path, with a slash at its end, and the path below it; for a URL, the folder is empty."""
+        if path.startswith(f"{self.access.url}/"):
+            return "", path.removeprefix(f"{self.access.url}/")
+        return self.prefix, path
+
+    def name(self, path: str) -> str:
+        """The name of a file in the bucket."""
+        return "".join(self.split(path))
+
+
 def is_remote(url: str) -> bool:
     return "://" in url and not url.startswith("file://")
 
 
-def find_access(url: str, settings: Mapping[str, Mapping[str, str]]) -> tuple[Access, str]:
-    """The store of a URL, and the path in it. `?` and `#` have no special meaning: the URL may be a glob."""
+def find_access(url: str, settings: Mapping[str, Mapping[str, str]]) -> RemoteFolder:
+    """The folder of a URL, and how to connect. `?` and `#` have no special meaning: the URL may be a glob."""
     scheme, _, rest = url.partition("://")
     kind = _KINDS.get(scheme.lower())
     if kind is None:
@@ -81,7 +120,7 @@ def find_access(url: str, settings: Mapping[str, Mapping[str, str]]) -> tuple[Ac
     elif kind == "sftp":
         user, _, place = place.rpartition("@")
         options = ({"user": user} if user else {}) | options
-    return Access(kind, root, place, tuple(sorted(options.items()))), path.strip("/")
+    return RemoteFolder(Access(kind, root, place, tuple(sorted(options.items()))), path.strip("/"))
 
 
 def _given(kind: str, url: str, settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any, cast
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ from pyarrow import fs
 
 from lakesmith.ports import ObjectFact, Store
 from lakesmith.store.errors import file_rewritten
+from lakesmith.store.streams import SpanReader
 
 
 def arrow_files(store: Store) -> fs.FileSystem:
@@ -63,7 +63,13 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc] # pyarrow has no typ
         found = self.store.stat(path)
         if found is None:
             raise FileNotFoundError(path)
-        return pa.PythonFile(_Spans(self.store, found), mode="r")
+        return pa.PythonFile(SpanReader(found.size, lambda start, end: self._span(found, start, end)), mode="r")
+
+    def _span(self, found: ObjectFact, start: int, end: int) -> bytes:
+        data = self.store.read(found.key, (start, end))
+        if data is None or len(data) != end - start:
+            raise file_rewritten(self.store.location(found.key))
+        return data
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
         return pa.PythonFile(self.store.open(path), mode="r")
@@ -94,38 +100,6 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc] # pyarrow has no typ
 
     def copy_file(self, source: str, target: str) -> None:
         raise NotImplementedError("files in a store are not copied through Arrow")
-
-
-class _Spans(io.IOBase):
-    """A file that is read in spans; no byte is fetched that is not requested."""
-
-    def __init__(self, store: Store, fact: ObjectFact) -> None:
-        self._store = store
-        self._fact = fact
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._position = offset + (0, self._position, self._fact.size)[whence]
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        end = self._fact.size if size < 0 else min(self._position + size, self._fact.size)
-        if end <= self._position:
-            return b""
-        data = self._store.read(self._fact.key, (self._position, end))
-        if data is None or len(data) != end - self._position:
-            raise file_rewritten(self._store.location(self._fact.key))
-        self._position = end
-        return data
 
 
 class _Created:

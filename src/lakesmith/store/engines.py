@@ -7,14 +7,15 @@ from urllib.parse import urlsplit
 
 from lakesmith.errors import DeclarationError
 from lakesmith.ports import EngineAccess, EngineName
-from lakesmith.store.access import Access
+from lakesmith.store.access import Access, RemoteFolder
 from lakesmith.store.object_clients import azure_account, is_plain, s3_keys, s3_region
 
 _SERVICE = "core.windows.net"
 
 
-def engine_access(access: Access, base: str, engine: EngineName) -> EngineAccess:
-    """How an engine reaches a folder of a bucket or container; `base` is empty or ends with a slash."""
+def engine_access(folder: RemoteFolder, engine: EngineName) -> EngineAccess:
+    """How an engine reaches a folder of a bucket or container."""
+    access = folder.access
     settings: Mapping[str, str | None]
     match access.kind, engine:
         case "s3", "spark":
@@ -24,7 +25,7 @@ def engine_access(access: Access, base: str, engine: EngineName) -> EngineAccess
         case "s3", "duckdb":
             settings = _s3_duckdb(access)
         case "az", "spark":
-            return _given(_abfs_url(access), base, _azure_spark(access))
+            return _given(_abfs_url(access), folder.path, _azure_spark(access))
         case "az", "delta-rs":
             settings = _azure_delta(access)
         case "az", "duckdb":
@@ -36,12 +37,12 @@ def engine_access(access: Access, base: str, engine: EngineName) -> EngineAccess
         case _:
             raise DeclarationError("unknown-storage", f"DuckDB does not read {access.url}", hint="use s3:// or az://")
     # One spelling of a URL for all engines.
-    return _given(f"{access.kind}://{access.place}", base, settings)
+    return _given(f"{access.kind}://{access.place}", folder.path, settings)
 
 
-def _given(root: str, base: str, settings: Mapping[str, str | None]) -> EngineAccess:
+def _given(root: str, path: str, settings: Mapping[str, str | None]) -> EngineAccess:
     given = {name: value for name, value in settings.items() if value is not None}
-    return EngineAccess(f"{root}/{base}".rstrip("/"), given)
+    return EngineAccess(f"{root}/{path}".rstrip("/"), given)
 
 
 def _s3_spark(access: Access) -> dict[str, str | None]:

@@ -16,7 +16,7 @@ from lakesmith.declare.sources import Symlinks
 from lakesmith.errors import DataError, LakesmithError, UsageError
 from lakesmith.file_names import escaped, is_utf8
 from lakesmith.ports import FileFact, SkippedEntry, Store
-from lakesmith.store.access import find_access, is_remote
+from lakesmith.store.access import RemoteFolder, find_access, is_remote
 from lakesmith.store.globs import Glob
 from lakesmith.store.local import LocalStore
 from lakesmith.store.skipped import Skip
@@ -64,8 +64,7 @@ def landing_store(
     """The store of a source's glob, and the glob in it. An absolute path or URL stays one, so that files of two stores
     are never confused. On local disk, links must not leave the folder before the first wildcard."""
     if is_remote(files):
-        access, _ = find_access(files, settings)
-        return store_of(access), files
+        return store_of(RemoteFolder(find_access(files, settings).access)), files
     root, glob = ("/", files.removeprefix("file://")) if files.startswith(("file://", "/")) else (landing, files)
     if is_remote(root):
         return open_store(root, settings), glob

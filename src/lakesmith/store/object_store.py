@@ -8,23 +8,34 @@ from __future__ import annotations
 import io
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.ports import EngineAccess, EngineName, FileFact, ObjectFact, SkippedEntry, StoreCapability
-from lakesmith.store.access import Access
+from lakesmith.store.access import Access, RemoteFolder
 from lakesmith.store.errors import archive_conflict, file_gone, file_rewritten, probe_put_if_absent, unconfirmed
 from lakesmith.store.failures import WRITE, failure_kind, retrying, store_errors
-from lakesmith.store.globs import Glob, walk
+from lakesmith.store.globs import Glob
 from lakesmith.store.object_clients import connect
-from lakesmith.store.skipped import Skip, hidden, is_temporary, temporary_name
+from lakesmith.store.object_listing import PAGE, ObjectListing
+from lakesmith.store.object_requests import (
+    Attempts,
+    fact_of,
+    get_span,
+    head,
+    in_parallel,
+    is_folder_marker,
+    unless_missing,
+    write_of,
+)
+from lakesmith.store.skipped import Skip, is_temporary, temporary_name
+from lakesmith.store.streams import SpanReader, have_same_bytes, read_full
 
 if TYPE_CHECKING:
     import pyarrow.fs
-
-Result = TypeVar("Result")
 
 _PART = 8 * 1024 * 1024
 """Files up to this size are read and written in one request."""
@@ -33,48 +44,35 @@ _MAX_PARTS = 9000
 _LARGEST_COPY = 5 * 1024**3
 """The largest file that S3 copies in one request."""
 _CHUNK = 4 * 1024 * 1024
-_PAGE = 1000
-_LAST = "\U0010fffd"
-"""Sorts after every letter of a name."""
 
 
+@dataclass(frozen=True, slots=True)
 class ObjectStore:
     """The files of a bucket or container below one folder."""
 
-    def __init__(self, access: Access, base: str = "") -> None:
-        self._access = access
-        self._base = f"{base}/" if base else ""
-
-    def __repr__(self) -> str:
-        return f"ObjectStore({self.url})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ObjectStore) and (other._access, other._base) == (self._access, self._base)
-
-    def __hash__(self) -> int:
-        return hash((self._access, self._base))
+    root: RemoteFolder
 
     @property
     def url(self) -> str:
-        return f"{self._access.url}/{self._base}".rstrip("/")
+        return self.root.url
 
     @property
     def capabilities(self) -> frozenset[StoreCapability]:
         return _CAPABILITIES
 
     def location(self, key: str) -> str:
-        return key if "://" in key else f"{self._access.url}/{self._base}{key}"
+        return self.root.location(key)
 
     # Listings
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectFact]:
-        start = None if after is None else self._base + after
-        skip = len(self._base)
-        with store_errors(self._access, self.location(prefix)):
-            for found in self._scan(self._base + prefix, start):
-                if is_temporary(found.key.rpartition("/")[2]) or (found.size == 0 and self._is_marker(found.key)):
-                    continue
-                yield found._replace(key=found.key[skip:])
+        start = None if after is None else self.root.prefix + after
+        skip = len(self.root.prefix)
+        with store_errors(self.root.access, self.location(prefix)):
+            for found in ObjectListing(self.root.access).scan(self.root.prefix + prefix, start):
+                marks_folder = found.size == 0 and is_folder_marker(self.root.access, found.key)
+                if not marks_folder and not is_temporary(found.key.rpartition("/")[2]):
+                    yield found._replace(key=found.key[skip:])
 
     def find(
         self,
@@ -84,7 +82,7 @@ class ObjectStore:
         on_skipped: Skip | None = None,
     ) -> Iterator[FileFact]:
         ingested = {} if ingested is None else ingested
-        base, below = self._split(pattern)
+        base, below = self.root.split(pattern)
         outside = pattern[: len(pattern) - len(below)]
         start = after.removeprefix(outside) if after is not None and after.startswith(outside) else None
         found: set[FileFact] = set()
@@ -93,133 +91,31 @@ class ObjectStore:
             if on_skipped is not None:
                 on_skipped(entry._replace(path=outside + entry.path))
 
-        with store_errors(self._access, self.location(pattern)):
-            for fact in self._matching(base, Glob(below), start, skip):
+        with store_errors(self.root.access, self.location(pattern)):
+            for fact in ObjectListing(self.root.access).matching(base, Glob(below), start, skip):
                 path = outside + fact.key[len(base) :]
                 file = FileFact(path, fact.size, fact.modified)
                 # A listing may have more than was requested.
                 if (after is None or path > after) and ingested.get(path) != file:
                     found.add(file)
-            empty = {self._key(file.path): file for file in found if file.size == 0}
-            found -= {empty[name] for name, is_marker in self._in_parallel(self._is_marker, list(empty)) if is_marker}
+            empty = {self.root.name(file.path): file for file in found if file.size == 0}
+            markers = in_parallel(partial(is_folder_marker, self.root.access), list(empty))
+            found -= {empty[name] for name, is_marker in markers if is_marker}
         return iter(sorted(found))
-
-    def _matching(self, base: str, glob: Glob, after: str | None, skip: Skip) -> Iterator[ObjectFact]:
-        """The matching files, and those hidden ones that are reported to `skip`. `after` only saves requests."""
-        start = None if after is None else base + after
-        flat = glob.is_flat and not glob.is_path
-        if flat and (not self._is_sorted or (start is None and glob.prefix == glob.folder)):
-            listed: Iterable[ObjectFact] = self._children(base + glob.folder)[0]
-        elif start is not None and not self._is_sorted and not glob.is_path:
-            # Folder by folder, so that old ones are not listed.
-            yield from (fact for _, fact in walk(glob, lambda folder, deep: self._entries(base + folder), after, skip))
-            return
-        else:
-            listed = self._scan(base + glob.prefix, start, flat=flat)
-        for fact in listed:
-            path = fact.key[len(base) :]
-            if glob.matches(path):
-                yield fact
-            elif by := glob.hidden_in(path):
-                skip(hidden(by))
-
-    def _scan(self, prefix: str, after: str | None = None, *, flat: bool = False) -> Iterator[ObjectFact]:
-        """The files whose keys start with a prefix and sort after `after`, in order; when flat, none in folders below
-        the one of the prefix."""
-        folder = prefix[: prefix.rfind("/") + 1]
-        if not self._is_sorted:
-            listed = sorted(self._stream(folder, None))
-            yield from (fact for fact in listed if fact.key.startswith(prefix) and (after is None or fact.key > after))
-            return
-        start: str | None = max(_just_before(prefix), after or "")
-        while start is not None:
-            begin, start, below = start, None, 0
-            for fact in self._stream(folder, begin):
-                key = fact.key
-                if key.startswith(prefix):
-                    if flat and "/" in key[len(folder) :]:
-                        below += 1
-                        if below > _PAGE:  # listing further files of the folder would cost more than to start again
-                            start = folder + key[len(folder) :].partition("/")[0] + "/" + _LAST
-                            break
-                    elif after is None or key > after:
-                        below = 0
-                        yield fact
-                elif key > prefix:
-                    return
-
-    def _stream(self, folder: str, after: str | None) -> Iterator[ObjectFact]:
-        """The files below a folder. With `after`, the store may omit those that do not sort after it."""
-        import obstore
-
-        options = {"offset": _valid(after)} if after else {}
-        for page in obstore.list(connect(self._access).persistent, folder or None, chunk_size=_PAGE, **options):
-            yield from map(_fact, page)
-
-    def _children(self, folder: str) -> tuple[Sequence[ObjectFact], Sequence[str]]:
-        """The files and the folders directly in a folder."""
-        import obstore
-
-        listed = obstore.list_with_delimiter(connect(self._access).persistent, folder or None)
-        return [_fact(meta) for meta in listed["objects"]], listed["common_prefixes"]
-
-    def _entries(self, folder: str) -> Iterator[tuple[str, bool, ObjectFact]]:
-        files, folders = self._children(folder)
-        for path in folders:
-            yield path[len(folder) :], True, ObjectFact(path, 0, 0, "")
-        for fact in files:
-            yield fact.key[len(folder) :], False, fact
-
-    def _is_marker(self, name: str) -> bool:
-        """Whether an empty object of a listing stands for a folder, as Hadoop makes them. Either its name ends with a
-        slash, which the listing does not show, so that no object has the name; or an attribute says so."""
-        import obstore
-
-        store = connect(self._access).store
-        found = _unless_missing(lambda: obstore.get(store, name, options={"head": True}).attributes)
-        return found is None or found.get("hdi_isfolder") == "true"
-
-    @property
-    def _is_sorted(self) -> bool:
-        """Whether listings are sorted, and can start in the middle."""
-        return self._access.kind in ("s3", "gs")
 
     # Reading
 
     def stat(self, key: str) -> ObjectFact | None:
-        with store_errors(self._access, self.location(key)):
-            found = self._head(self._key(key))
+        with store_errors(self.root.access, self.location(key)):
+            found = head(self.root.access, self.root.name(key))
         return None if found is None else found._replace(key=key)
-
-    def _head(self, name: str) -> ObjectFact | None:
-        import obstore
-
-        meta = _unless_missing(lambda: obstore.head(connect(self._access).store, name))
-        return None if meta is None else _fact(meta)
 
     def read(self, key: str, span: tuple[int, int] | None = None) -> bytes | None:
         if span is not None and span[0] >= span[1]:
             return None if self.stat(key) is None else b""
-        with store_errors(self._access, self.location(key)):
-            found = _unless_missing(lambda: self._get(self._key(key), span))
+        with store_errors(self.root.access, self.location(key)):
+            found = unless_missing(lambda: get_span(self.root.access, self.root.name(key), span))
         return None if found is None else found[1]
-
-    def _get(self, name: str, span: tuple[int, int] | None, etag: str | None = None) -> tuple[ObjectFact | None, bytes]:
-        """The file, and the bytes of a span; no file when the span starts after its end."""
-        import obstore
-
-        options: dict[str, Any] = {}
-        if span is not None:
-            options["range"] = span
-        if etag is not None:
-            options["if_match"] = f'"{etag}"'
-        try:
-            found = obstore.get(connect(self._access).store, name, options=cast(Any, options))
-            return _fact(found.meta), bytes(found.bytes())
-        except Exception as error:
-            if failure_kind(error) != "range":
-                raise
-            return None, b""
 
     def open(self, path: str, as_of: FileFact | None = None) -> BinaryIO:
         fact, first = self._first(path)
@@ -228,30 +124,48 @@ class ObjectStore:
             raise file_rewritten(self.location(path))
         if len(first) == fact.size:
             return io.BytesIO(first)
-        return cast(BinaryIO, io.BufferedReader(_Reader(self, self._key(path), fact, first), _CHUNK))
+        reader = SpanReader(fact.size, lambda start, end: self._span(path, fact, first, start, end), _PART)
+        return io.BufferedReader(reader, _CHUNK)
 
     def _first(self, path: str) -> tuple[ObjectFact, bytes]:
         """A file, and its first bytes; all of a small file. Raises when it is gone."""
-        name, location = self._key(path), self.location(path)
-        with store_errors(self._access, location):
-            found = _unless_missing(lambda: self._get(name, (0, _PART)))
+        name, location = self.root.name(path), self.location(path)
+        with store_errors(self.root.access, location):
+            found = unless_missing(lambda: get_span(self.root.access, name, (0, _PART)))
             if found is not None and found[0] is None:  # the first byte is after the end of an empty file
-                found = _unless_missing(lambda: self._get(name, None))
+                found = unless_missing(lambda: get_span(self.root.access, name, None))
         if found is None:
             raise file_gone(location)
         return cast("tuple[ObjectFact, bytes]", found)
 
+    def _span(self, path: str, fact: ObjectFact, first: bytes, start: int, end: int) -> bytes:
+        """The bytes of a span, only if the file is unchanged."""
+        if start < len(first):
+            return first[start:end]
+        name, location = self.root.name(path), self.location(path)
+        with store_errors(self.root.access, location):
+            try:
+                return retrying(lambda: get_span(self.root.access, name, (start, end), fact.etag)[1])
+            except Exception as error:
+                match failure_kind(error):
+                    case "missing":
+                        raise file_gone(location) from None
+                    case "exists":  # the condition of the request: the file is unchanged
+                        raise file_rewritten(location) from None
+                    case _:
+                        raise
+
     # Writing
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        with store_errors(self._access, self.location(key)):
-            return self._create(self._key(key), data)
+        with store_errors(self.root.access, self.location(key)):
+            return self._create(self.root.name(key), data)
 
     def _create(self, name: str, data: bytes) -> bool:
         import obstore
 
-        write, store = uuid.uuid4().hex, connect(self._access).store
-        put = _Attempts(
+        write, store = uuid.uuid4().hex, connect(self.root.access).store
+        put = Attempts(
             lambda: obstore.put(store, name, data, mode="create", attributes={WRITE: write}, use_multipart=False)
         )
         try:
@@ -262,36 +176,24 @@ class ObjectStore:
             kind = failure_kind(error)
             if kind == "exists" and put.count == 1:
                 return False
-            if kind not in ("exists", "transient") or (owner := self._write_of(name)) is None:
+            if kind not in ("exists", "transient") or (owner := write_of(self.root.access, name)) is None:
                 raise
             return owner == write
         return True
 
-    def _write_of(self, name: str) -> str | None:
-        """The id of the write that created a file, after an error; None when it cannot be found."""
-        import obstore
-
-        try:
-            found = obstore.get(connect(self._access).persistent, name, options={"head": True})
-        except Exception as error:
-            if failure_kind(error) not in ("missing", "transient"):
-                raise
-            return None
-        return str(found.attributes.get(WRITE, ""))
-
     def put_file(self, key: str, file: BinaryIO, *, size: int, on_progress: Callable[[int], None]) -> bool:
         part = max(_PART, size // _MAX_PARTS)
-        first = _read_full(file, part)
+        first = read_full(file, part)
         if len(first) < part:
             on_progress(len(first))
             return self.put_if_absent(key, first)
-        if self._access.kind == "s3" and size > _LARGEST_COPY:
+        if self.root.access.kind == "s3" and size > _LARGEST_COPY:
             raise InfrastructureError(
                 "file-too-large",
                 f"{self.location(key)} would have {size} bytes, and S3 copies at most {_LARGEST_COPY} at once",
                 hint="split the file, or upload it with the tools of the store",
             )
-        return self._create_large(self._key(key), first, file, part, on_progress)
+        return self._create_large(self.root.name(key), first, file, part, on_progress)
 
     def _create_large(
         self, name: str, first: bytes, file: BinaryIO, part: int, on_progress: Callable[[int], None]
@@ -306,8 +208,8 @@ class ObjectStore:
                     target.write(chunk)
                     sent += len(chunk)
                     on_progress(sent)
-                    chunk = _read_full(file, part)
-            with store_errors(self._access, self._shown(name)):
+                    chunk = read_full(file, part)
+            with store_errors(self.root.access, self.root.shown(name)):
                 return self._copy(temporary, name)
         finally:
             with suppress(Exception):  # report the first error, even if the temporary file stays
@@ -317,8 +219,8 @@ class ObjectStore:
         """Copy a large file, unless the target exists."""
         import obstore
 
-        store = connect(self._access).store
-        copy = _Attempts(lambda: obstore.copy(store, source, target, overwrite=False))
+        store = connect(self.root.access).store
+        copy = Attempts(lambda: obstore.copy(store, source, target, overwrite=False))
         try:
             retrying(copy)
         except Exception as error:
@@ -330,7 +232,7 @@ class ObjectStore:
 
     @contextmanager
     def create(self, key: str) -> Iterator[BinaryIO]:
-        with self._upload(self._key(key), _PART) as target:
+        with self._upload(self.root.name(key), _PART) as target:
             yield cast(BinaryIO, target)
 
     @contextmanager
@@ -339,11 +241,11 @@ class ObjectStore:
         rule deletes those of unfinished uploads, unless the upload is completed even when the block raises."""
         import obstore
 
-        write, client = uuid.uuid4().hex, connect(self._access)
+        write, client = uuid.uuid4().hex, connect(self.root.access)
         writer = obstore.open_writer(
             client.persistent, name, buffer_size=part, attributes={WRITE: write}, max_concurrency=4
         )
-        target = _Upload(writer, self._access, self._shown(name))
+        target = _Upload(writer, self.root.access, self.root.shown(name))
         try:
             yield target
         except BaseException:
@@ -351,27 +253,27 @@ class ObjectStore:
                 with suppress(Exception):
                     writer.close()
             raise
-        with store_errors(self._access, self._shown(name)):
+        with store_errors(self.root.access, self.root.shown(name)):
             try:
                 writer.close()
             except Exception:
                 # If the reply was lost, the next attempt finds no upload to complete.
-                if self._write_of(name) != write:
+                if write_of(self.root.access, name) != write:
                     raise
 
     def replace(self, key: str, data: bytes, *, if_match: str | None = None) -> bool:
         import obstore
 
-        name, store, write = self._key(key), connect(self._access).store, uuid.uuid4().hex
+        name, store, write = self.root.name(key), connect(self.root.access).store, uuid.uuid4().hex
         mode: Any = "overwrite"
-        with store_errors(self._access, self.location(key)):
+        with store_errors(self.root.access, self.location(key)):
             if if_match is not None:
-                meta = _unless_missing(lambda: obstore.head(store, name))
-                if meta is None or _fact(meta).etag != if_match:
+                meta = unless_missing(lambda: obstore.head(store, name))
+                if meta is None or fact_of(meta).etag != if_match:
                     return False
                 version = {} if meta["version"] is None else {"version": meta["version"]}
                 mode = {"e_tag": f'"{if_match}"', **version}
-            put = _Attempts(
+            put = Attempts(
                 lambda: obstore.put(store, name, data, mode=mode, attributes={WRITE: write}, use_multipart=False)
             )
             try:
@@ -379,32 +281,32 @@ class ObjectStore:
             except Exception as error:
                 if if_match is None or failure_kind(error) != "exists":
                     raise
-                return put.count > 1 and self._write_of(name) == write
+                return put.count > 1 and write_of(self.root.access, name) == write
         return True
 
     def confirm(self, files: Mapping[str, int | None]) -> None:
-        for key, found in self._in_parallel(self.stat, list(files)):
+        for key, found in in_parallel(self.stat, list(files)):
             size = files[key]
             if found is None or size not in (None, found.size):
                 raise unconfirmed(self.location(key), size, found)
 
     def move(self, path: str, to: str) -> None:
-        location, target = self.location(path), self._key(to)
+        location, target = self.location(path), self.root.name(to)
         try:
             fact, first = self._first(path)
         except Exception:
             if self.stat(path) is None and self.stat(to) is not None:
                 return
             raise
-        with store_errors(self._access, location):
+        with store_errors(self.root.access, location):
             # Copy first, then remove: the file exists at any moment.
             if len(first) == fact.size:
                 copied = self._create(target, first)
-            elif self._access.kind == "s3" and fact.size > _LARGEST_COPY:
-                copied = self._head(target) is None and self._copy_in_parts(path, target, fact)
+            elif self.root.access.kind == "s3" and fact.size > _LARGEST_COPY:
+                copied = head(self.root.access, target) is None and self._copy_in_parts(path, target, fact)
             else:
-                copied = self._copy(self._key(path), target)
-            if not copied and not self._are_equal(self._key(path), target):
+                copied = self._copy(self.root.name(path), target)
+            if not copied and not self._are_equal(self.root.name(path), target):
                 raise archive_conflict(location, self.location(to))
         self.delete([path])
 
@@ -417,29 +319,23 @@ class ObjectStore:
 
     def _are_equal(self, one: str, other: str) -> bool:
         """Whether two files of the bucket have the same bytes."""
-        root = ObjectStore(self._access)
-        first, second = root.stat(one), root.stat(other)
+        first, second = head(self.root.access, one), head(self.root.access, other)
         if first is None or second is None or first.size != second.size:
             return False
-        with root.open(one) as left, root.open(other) as right:
-            while True:
-                chunk = left.read(_CHUNK)
-                if chunk != right.read(_CHUNK):
-                    return False
-                if not chunk:
-                    return True
+        bucket = ObjectStore(RemoteFolder(self.root.access))
+        return have_same_bytes(bucket.open(one), bucket.open(other))
 
     def delete(self, keys: Iterable[str]) -> None:
-        names = [self._key(key) for key in keys]
-        for at in range(0, len(names), _PAGE):
-            with store_errors(self._access, self.location(names[at])):
-                self._delete(names[at : at + _PAGE])
+        names = [self.root.name(key) for key in keys]
+        for at in range(0, len(names), PAGE):
+            with store_errors(self.root.access, self.location(names[at])):
+                self._delete(names[at : at + PAGE])
 
     def _delete(self, names: Sequence[str]) -> None:
         """Delete files with few requests. Where one is missing, or the store knows no such request, delete each."""
         import obstore
 
-        store = connect(self._access).store
+        store = connect(self.root.access).store
         if len(names) > 1:
             try:
                 retrying(lambda: obstore.delete(store, names))
@@ -447,7 +343,7 @@ class ObjectStore:
             except Exception as error:
                 if failure_kind(error) not in ("missing", "rejected"):
                     raise
-        for _ in self._in_parallel(lambda name: _unless_missing(lambda: obstore.delete(store, name)), names):
+        for _ in in_parallel(lambda name: unless_missing(lambda: obstore.delete(store, name)), names):
             pass
 
     # Engines
@@ -455,7 +351,7 @@ class ObjectStore:
     def engine(self, name: EngineName) -> EngineAccess:
         from lakesmith.store.engines import engine_access
 
-        return engine_access(self._access, self._base, name)
+        return engine_access(self.root, name)
 
     def arrow(self) -> pyarrow.fs.FileSystem:
         from lakesmith.store.arrow_files import arrow_files
@@ -468,40 +364,8 @@ class ObjectStore:
         except InfrastructureError as error:
             return error.what
 
-    def _split(self, path: str) -> tuple[str, str]:
-        """The base folder of a path, and the path below it; for a URL, the base is empty."""
-        if path.startswith(f"{self._access.url}/"):
-            return "", path.removeprefix(f"{self._access.url}/")
-        return self._base, path
-
-    def _key(self, path: str) -> str:
-        return "".join(self._split(path))
-
-    def _shown(self, name: str) -> str:
-        """The URL of a file by its name in the bucket."""
-        return f"{self._access.url}/{name}"
-
-    def _in_parallel(self, act: Callable[[str], Result], items: Sequence[str]) -> Iterator[tuple[str, Result]]:
-        if len(items) == 1:
-            yield items[0], act(items[0])
-        elif items:
-            with ThreadPoolExecutor(min(16, len(items))) as pool:
-                yield from zip(items, pool.map(act, items), strict=True)
-
 
 _CAPABILITIES = frozenset(StoreCapability) - {StoreCapability.CHECKSUM_FILES}
-
-
-class _Attempts:
-    """Counts the calls of an action."""
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        self._act = act
-        self.count = 0
-
-    def __call__(self) -> object:
-        self.count += 1
-        return self._act()
 
 
 class _Upload(io.RawIOBase):
@@ -526,102 +390,3 @@ class _Upload(io.RawIOBase):
                 self._writer.write(data)
             self._position += size
         return size
-
-
-class _Reader(io.RawIOBase):
-    """A stream of a large file: each request is for a range, and only if the file is unchanged."""
-
-    def __init__(self, store: ObjectStore, name: str, fact: ObjectFact, first: bytes) -> None:
-        self._store = store
-        self._name = name
-        self._location = store._shown(name)
-        self._fact = fact
-        self._first = first
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._fact.size}[whence]
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._next(len(buffer))
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
-
-    def readall(self) -> bytes:
-        return b"".join(iter(lambda: self._next(_PART), b""))
-
-    def _next(self, size: int) -> bytes:
-        start = self._position
-        end = min(start + min(size, _PART), self._fact.size)
-        if end <= start:
-            return b""
-        if start < len(self._first):
-            chunk = self._first[start:end]
-        else:
-            with store_errors(self._store._access, self._location):
-                chunk = retrying(lambda: self._range(start, end))
-        self._position += len(chunk)
-        return chunk
-
-    def _range(self, start: int, end: int) -> bytes:
-        try:
-            return self._store._get(self._name, (start, end), self._fact.etag)[1]
-        except Exception as error:
-            match failure_kind(error):
-                case "missing":
-                    raise file_gone(self._location) from None
-                case "exists":  # the condition of the request: the file is unchanged
-                    raise file_rewritten(self._location) from None
-                case _:
-                    raise
-
-
-def _fact(meta: Any) -> ObjectFact:
-    modified = max(0, int(meta["last_modified"].timestamp() * 1000))
-    # Some listings have etags without quotes.
-    return ObjectFact(meta["path"], meta["size"], modified, (meta["e_tag"] or str(modified)).strip('"'))
-
-
-def _just_before(prefix: str) -> str:
-    """A key that sorts before all keys with a prefix, and after most of the others in the same folder."""
-    if not prefix or prefix.endswith("/"):
-        return ""
-    return prefix[:-1] + chr(ord(prefix[-1]) - 1) + _LAST
-
-
-def _valid(key: str) -> str:
-    """The part of a text that can be a key, which sorts before the text."""
-    valid: list[str] = []
-    for segment in key.split("/"):
-        if segment in ("", ".", ".."):
-            break
-        valid.append(segment)
-    return "/".join(valid)
-
-
-def _unless_missing(act: Callable[[], Result]) -> Result | None:
-    try:
-        return retrying(act)
-    except Exception as error:
-        if failure_kind(error) != "missing":
-            raise
-        return None
-
-
-def _read_full(file: BinaryIO, size: int) -> bytes:
-    """As many bytes as a file still has, up to a size: raw files may return fewer than were requested."""
-    chunks, missing = [], size
-    while missing and (chunk := file.read(missing)):
-        chunks.append(chunk)
-        missing -= len(chunk)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)

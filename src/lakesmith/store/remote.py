@@ -8,16 +8,18 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.ports import EngineAccess, EngineName, FileFact, ObjectFact, SkippedEntry, StoreCapability
-from lakesmith.store.access import Access
+from lakesmith.store.access import Access, RemoteFolder
 from lakesmith.store.errors import archive_conflict, file_gone, file_rewritten, probe_put_if_absent
 from lakesmith.store.failures import failure_kind, retrying, store_errors
 from lakesmith.store.globs import Glob
 from lakesmith.store.skipped import Skip
 from lakesmith.store.stores import ConnectedStore, connect
+from lakesmith.store.streams import have_same_bytes
 
 if TYPE_CHECKING:
     import pyarrow.fs
@@ -30,39 +32,29 @@ _ONE_REQUEST = 8 * 1024 * 1024
 _CHUNK = 4 * 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
 class RemoteStore:
     """Files below one URL."""
 
-    def __init__(self, access: Access, base: str = "") -> None:
-        self._access = access
-        self._base = f"{base}/" if base else ""
-
-    def __repr__(self) -> str:
-        return f"RemoteStore({self.url})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RemoteStore) and (other._access, other._base) == (self._access, self._base)
-
-    def __hash__(self) -> int:
-        return hash((self._access, self._base))
+    root: RemoteFolder
 
     @property
     def capabilities(self) -> frozenset[StoreCapability]:
-        writes = () if self._access.kind == "http" else (StoreCapability.WRITE,)
+        writes = () if self.root.access.kind == "http" else (StoreCapability.WRITE,)
         return frozenset((StoreCapability.SHARED, *writes))
 
     @property
     def url(self) -> str:
-        return f"{self._access.url}/{self._base}".rstrip("/")
+        return self.root.url
 
     def location(self, key: str) -> str:
-        return key if "://" in key else f"{self._access.url}/{self._base}{key}"
+        return self.root.location(key)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectFact]:
-        with store_errors(self._access, self.location(prefix)):
+        with store_errors(self.root.access, self.location(prefix)):
             folder = prefix[: prefix.rfind("/") + 1]
-            listed = retrying(lambda: tuple(self._store.store.list_files(self._key(folder), recursive=True)))
-        base = len(self._base)
+            listed = retrying(lambda: tuple(self._store.store.list_files(self.root.name(folder), recursive=True)))
+        base = len(self.root.prefix)
         facts = (_fact(str(file.path)[base:], file) for file in listed)
         return iter(
             sorted(fact for fact in facts if fact.key.startswith(prefix) and (after is None or fact.key > after))
@@ -76,7 +68,7 @@ class RemoteStore:
         on_skipped: Skip | None = None,
     ) -> Iterator[FileFact]:
         ingested = {} if ingested is None else ingested
-        base, below = self._split(pattern)
+        base, below = self.root.split(pattern)
         glob = Glob(below)
         outside = pattern[: len(pattern) - len(below)]
         found: set[FileFact] = set()
@@ -86,7 +78,7 @@ class RemoteStore:
             if on_skipped is not None:
                 on_skipped(entry._replace(path=outside + entry.path))
 
-        with store_errors(self._access, self.location(pattern)):
+        with store_errors(self.root.access, self.location(pattern)):
             for file in self._store.files(base, glob, start, skip):
                 named = FileFact(outside + file.path, file.size, file.modified)
                 # A store may ignore `after`.
@@ -99,11 +91,11 @@ class RemoteStore:
         return None if found is None else _fact(key, found)
 
     def read(self, key: str, span: tuple[int, int] | None = None) -> bytes | None:
-        data = self._unless_missing(key, lambda: self._store.fetch(self._key(key)))
+        data = self._unless_missing(key, lambda: self._store.fetch(self.root.name(key)))
         return data if data is None or span is None else data[slice(*span)]
 
     def open(self, path: str, as_of: FileFact | None = None) -> BinaryIO:
-        key, location = self._key(path), self.location(path)
+        key, location = self.root.name(path), self.location(path)
         info = self._info(path)
         if info is None:
             raise file_gone(location)
@@ -117,15 +109,15 @@ class RemoteStore:
             if len(data) != info.size:
                 raise file_rewritten(location)
             return io.BytesIO(data)
-        return cast(BinaryIO, io.BufferedReader(_Resuming(self._access, key, location, info), _CHUNK))
+        return cast(BinaryIO, io.BufferedReader(_Resuming(self.root.access, key, location, info), _CHUNK))
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         return self.put_file(key, io.BytesIO(data), size=len(data), on_progress=_no_progress)
 
     def put_file(self, key: str, file: BinaryIO, *, size: int, on_progress: Callable[[int], None]) -> bool:
-        with store_errors(self._access, self.location(key)):
+        with store_errors(self.root.access, self.location(key)):
             try:
-                self._store.create(self._key(key), file, size, on_progress)
+                self._store.create(self.root.name(key), file, size, on_progress)
             except Exception as error:
                 if failure_kind(error) != "exists":
                     raise
@@ -141,8 +133,8 @@ class RemoteStore:
     def replace(self, key: str, data: bytes, *, if_match: str | None = None) -> bool:
         if if_match is not None:
             raise self._no_tables()
-        with store_errors(self._access, self.location(key)):
-            retrying(lambda: self._store.store.write_atomic(self._key(key), data, overwrite=True))
+        with store_errors(self.root.access, self.location(key)):
+            retrying(lambda: self._store.store.write_atomic(self.root.name(key), data, overwrite=True))
         return True
 
     def confirm(self, files: Mapping[str, int | None]) -> None:
@@ -169,28 +161,17 @@ class RemoteStore:
             return
         if target is None:
             # Copy first, then remove: the file exists at any moment.
-            with store_errors(self._access, self.location(path)):
-                retrying(lambda: self._store.store.copy(self._key(path), self._key(to), overwrite=True))
-                retrying(lambda: self._store.store.delete(self._key(path), missing_ok=True))
-        elif self._are_equal(path, to, source, target):
+            with store_errors(self.root.access, self.location(path)):
+                retrying(lambda: self._store.store.copy(self.root.name(path), self.root.name(to), overwrite=True))
+                retrying(lambda: self._store.store.delete(self.root.name(path), missing_ok=True))
+        elif source.size == target.size and have_same_bytes(self.open(path), self.open(to)):
             self.delete([path])
         else:
             raise archive_conflict(self.location(path), self.location(to))
 
-    def _are_equal(self, one: str, other: str, first: FileInfo, second: FileInfo) -> bool:
-        if first.size != second.size:
-            return False
-        with self.open(one) as left, self.open(other) as right:
-            while True:
-                chunk = left.read(_CHUNK)
-                if chunk != right.read(_CHUNK):
-                    return False
-                if not chunk:
-                    return True
-
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
-            self._unless_missing(key, lambda key=key: self._store.store.delete(self._key(key)))  # type: ignore[misc]
+            self._unless_missing(key, lambda key=key: self._store.store.delete(self.root.name(key)))  # type: ignore[misc]
 
     def probe(self) -> str | None:
         try:
@@ -200,28 +181,19 @@ class RemoteStore:
 
     @property
     def _store(self) -> ConnectedStore:
-        return connect(self._access)
+        return connect(self.root.access)
 
     def _info(self, path: str) -> FileInfo | None:
-        return self._unless_missing(path, lambda: self._store.store.get_file_info(self._key(path)))
+        return self._unless_missing(path, lambda: self._store.store.get_file_info(self.root.name(path)))
 
     def _unless_missing(self, path: str, act: Callable[[], Result]) -> Result | None:
-        with store_errors(self._access, self.location(path)):
+        with store_errors(self.root.access, self.location(path)):
             try:
                 return retrying(act)
             except Exception as error:
                 if failure_kind(error) != "missing":
                     raise
                 return None
-
-    def _split(self, path: str) -> tuple[str, str]:
-        """The base folder of a path, and the path below it; for a URL, the base is empty."""
-        if path.startswith(f"{self._access.url}/"):
-            return "", path.removeprefix(f"{self._access.url}/")
-        return self._base, path
-
-    def _key(self, path: str) -> str:
-        return "".join(self._split(path))
 
 
 def _fact(key: str, info: FileInfo) -> ObjectFact:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from lakesmith.declare import PRIVATE, TableName
 from lakesmith.disk import set_umask
 from lakesmith.ports import Store, TableFolder
-from lakesmith.store.access import Access, find_access, is_remote
+from lakesmith.store.access import RemoteFolder, find_access, is_remote
 from lakesmith.store.local import LocalStore
 from lakesmith.store.object_store import ObjectStore
 from lakesmith.store.remote import RemoteStore
@@ -19,20 +19,20 @@ _NO_SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 def open_store(url: str, settings: Mapping[str, Mapping[str, str]] = _NO_SETTINGS) -> Store:
     """The store of a folder or URL. `settings` are by URL prefix; the longest match wins."""
     if is_remote(url):
-        return store_of(*find_access(url, settings))
+        return store_of(find_access(url, settings))
     return LocalStore(url.removeprefix("file://"))
 
 
-def store_of(access: Access, path: str = "") -> Store:
-    """The store of a bucket, container or server, from a folder of it on."""
-    return (ObjectStore if access.kind in ("s3", "az", "gs") else RemoteStore)(access, path)
+def store_of(folder: RemoteFolder) -> Store:
+    """The store of a folder of a bucket, container or server."""
+    return (ObjectStore if folder.access.kind in ("s3", "az", "gs") else RemoteStore)(folder)
 
 
 def folder_at(url: str, settings: Mapping[str, Mapping[str, str]] = _NO_SETTINGS) -> TableFolder:
     """The folder of a table that may lie outside of the warehouse."""
     if is_remote(url):
-        access, path = find_access(url, settings)
-        return TableFolder(store_of(access), path)
+        folder = find_access(url, settings)
+        return TableFolder(store_of(RemoteFolder(folder.access)), folder.path)
     parent, _, name = url.removeprefix("file://").rstrip("/").rpartition("/")
     return TableFolder(
         LocalStore(
