@@ -195,3 +195,18 @@ def test_stray_quotes_reject_only_their_own_row(rows: list[str], sizes: list[int
     found = [raw for _, raw in cut(b"\n".join(written), sizes, delimiter=",")]
     good = [row for row in written if row.count(b'"') % 2 == 0]
     assert [raw for raw in found if raw in good] == good
+
+
+def test_a_too_long_line_with_an_open_quote_takes_no_other_line_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_RECORD", 10)
+    found = list(split([b'"' + b"a" * 12 + b"\nb\nc\n", b"d\n"], delimiter=","))
+    assert [piece.lines.tolist() if isinstance(piece, Records) else (piece.line, piece.size) for piece in found] == [
+        (1, 14),
+        [2, 3],
+        [4],
+    ]
+
+
+def test_a_too_long_last_line_with_an_open_quote_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_RECORD", 10)
+    assert [type(piece) for piece in split([b'"' + b"a" * 9], delimiter=",")] == [Oversized]

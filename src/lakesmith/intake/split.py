@@ -37,6 +37,10 @@ class Records:
         return len(self.stops)
 
     @property
+    def size(self) -> int:
+        return len(self.data)
+
+    @property
     def starts(self) -> Places:
         return np.concatenate((np.zeros(min(len(self), 1), dtype=np.int64), self.stops[:-1]))
 
@@ -87,7 +91,16 @@ class Oversized:
 
     line: int
     head: bytes
-    problem: Unreadable
+    size: int
+    """Its bytes, with its line end."""
+
+    @property
+    def problem(self) -> Unreadable:
+        what = f"the record is {self.size:,} bytes long; at most {MAX_RECORD:,} are read"
+        return Unreadable("record-too-long", what)
+
+    def next_line(self, _: bytes) -> int:
+        return self.line + 1
 
 
 def joined(texts: Sequence[bytes], lines: Places) -> Records:
@@ -97,10 +110,13 @@ def joined(texts: Sequence[bytes], lines: Places) -> Records:
 
 
 def split(
-    chunks: Iterable[bytes], *, delimiter: str | None = None, newline: bytes = b"\n"
+    chunks: Iterable[bytes], *, delimiter: str | None = None, newline: bytes = b"\n", line: int = 1
 ) -> Iterator[Records | Oversized]:
-    """Split a text into lines or, with a delimiter, into CSV records: a quoted line end does not end a record."""
-    rest, line, passed = b"", 1, 0
+    """Split a text into lines or, with a delimiter, into CSV records: a quoted line end does not end a record.
+
+    What it finds depends on the chunks where a record is too long: reads that must agree need chunks with equal ends.
+    """
+    rest, passed = b"", 0
     head: bytes | None = None
     for chunk in chunks:
         if head is not None:
@@ -108,42 +124,39 @@ def split(
             passed += end or len(chunk)
             if not end:
                 continue
-            yield _oversized(line, head, passed)
+            yield Oversized(line, head, passed)
             head, line, chunk = None, line + 1, chunk[end:]
         rest = rest + chunk if rest else chunk
         while found := _next(rest, line, newline, delimiter, last=False):
             yield found
-            line, rest = found.next_line(newline), rest[len(found.data) :]
+            line, rest = found.next_line(newline), rest[found.size :]
         if len(rest) > MAX_RECORD:
             head, passed, rest = rest[:SHOWN], len(rest), b""
     if head is not None:
-        yield _oversized(line, head, passed)
+        yield Oversized(line, head, passed)
     if rest and not rest.endswith(newline):
         rest += newline
     while found := _next(rest, line, newline, delimiter, last=True):
         yield found
-        line, rest = found.next_line(newline), rest[len(found.data) :]
+        line, rest = found.next_line(newline), rest[found.size :]
 
 
-def _next(rest: bytes, line: int, newline: bytes, delimiter: str | None, *, last: bool) -> Records | None:
+def _next(rest: bytes, line: int, newline: bytes, delimiter: str | None, *, last: bool) -> Records | Oversized | None:
     """Return the complete records at the start of `rest`; None when the first record is incomplete."""
-    found = _records(rest, line, newline, delimiter)
+    found = complete_records(rest, line, newline, delimiter)
     if len(found):
         return found
     end = rest.find(newline) + 1
-    if 0 < end <= MAX_RECORD and (last or len(rest) > MAX_RECORD):
-        # A quote is not closed: only its line is lost, not everything after it.
-        return Records(rest[:end], np.array([end]), np.array([line]))
-    return None
+    if not end or not (last or len(rest) > MAX_RECORD):
+        return None
+    # A quote is not closed: only its line is lost, not everything after it.
+    if end > MAX_RECORD:
+        return Oversized(line, rest[:SHOWN], end)
+    return Records(rest[:end], np.array([end]), np.array([line]))
 
 
-def _oversized(line: int, head: bytes, length: int) -> Oversized:
-    what = f"the record is {length:,} bytes long; at most {MAX_RECORD:,} are read"
-    return Oversized(line, head, Unreadable("record-too-long", what))
-
-
-def _records(data: bytes, line: int, newline: bytes, delimiter: str | None) -> Records:
-    """Return the complete records of `data`."""
+def complete_records(data: bytes, line: int, newline: bytes, delimiter: str | None) -> Records:
+    """Return the complete records at the start of `data`. More data after it adds records, and changes none."""
     buffer = np.frombuffer(data, dtype=np.uint8)
     newlines = np.flatnonzero(buffer == newline[0])
     if delimiter is None or b'"' not in data:
