@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from lakesmith.cli.call import Call, lake_options
-from lakesmith.cli.command_groups import Commands
+from lakesmith.cli.call import Call, Commands
 from lakesmith.cli.failures import exit_code_of, tolerate_narrow_encodings
 
 COMMANDS = {
@@ -82,10 +81,8 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
 @click.command(
     cls=CommandGroup,
     epilog=EXIT_CODES,
-    subcommand_metavar="COMMAND [ARGS]...",
     context_settings={"obj": Call(), "help_option_names": ["-h", "--help"]},
 )
-@lake_options
 @click.option(
     "--version",
     is_flag=True,

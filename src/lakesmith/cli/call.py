@@ -1,4 +1,4 @@
-"""Options of every command: lake, environment and variables. They may stand before or after the command."""
+"""What commands share: their options, which may stand before or after the command, and how they end."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 from click.shell_completion import CompletionItem
 
 from lakesmith.cli.failures import show_failure
 from lakesmith.declare.names import LAYERS
-from lakesmith.errors import LakesmithError, UsageError
+from lakesmith.errors import LakesmithError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from lakesmith.lake import Lake
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 LAKE_FILE = "lakesmith.yml"
 _ENVIRONMENT = "lakesmith.environment"
 """The environment of the lake that a command has opened: its secrets are masked in errors."""
-CHUNK = 7
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+CommandFunction = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +35,8 @@ class Call:
     folder: str | None = None
     environment: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
+    as_json: bool = False
+    """Print JSON, and nothing else on standard output."""
 
     def open(self) -> Lake:
         folder = self.lake_folder()
@@ -60,8 +60,8 @@ class Call:
         folder = self.lake_folder()
         from lakesmith.load import load_lake
 
-        found = load_lake(folder, environment=self.environment, variables=self.variables, run_python=False)
-        return [str(name) for name in (*found.tables, *found.unrun.tables)]
+        lake = load_lake(folder, environment=self.environment, variables=self.variables, run_python=False)
+        return [str(name) for name in (*lake.tables, *lake.unrun.tables)]
 
     def lake_folder(self) -> Path:
         """The folder given with --lake, or the nearest lake in this folder or above."""
@@ -84,16 +84,66 @@ class Call:
         )
 
 
-class Command(click.Command):
-    """A command that takes the lake's options, returns its exit code, and shows errors as text or JSON."""
+def _set_field(ctx: click.Context, option: click.Parameter, value: object) -> None:
+    """Set the field of the `Call` that has the option's name."""
+    if value is not None:
+        ctx.obj = replace(ctx.obj, **{str(option.name): value})
 
-    def __init__(self, *args: Any, needs_lake: bool = True, **extra: Any) -> None:
-        super().__init__(*args, **extra)
-        if needs_lake:
-            self.params.extend(_lake_parameters())
+
+def _add_variables(ctx: click.Context, option: click.Parameter, values: tuple[str, ...]) -> None:
+    variables = dict(ctx.obj.variables)
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"'{value}' is not NAME=VALUE", ctx, option)
+        variables[name] = text
+    ctx.obj = replace(ctx.obj, variables=variables)
+
+
+LAKE_OPTIONS = (
+    click.Option(
+        ["--lake", "-C", "folder"],
+        metavar="PATH",
+        expose_value=False,
+        callback=_set_field,
+        help="The lake's folder [default: this folder or the nearest above that has a lakesmith.yml].",
+    ),
+    click.Option(
+        ["--env", "-e", "environment"],
+        metavar="NAME",
+        expose_value=False,
+        callback=_set_field,
+        help="The environment.",
+    ),
+    click.Option(
+        ["--var"],
+        metavar="NAME=VALUE",
+        multiple=True,
+        expose_value=False,
+        callback=_add_variables,
+        help="Set a variable; may be repeated.",
+    ),
+)
+_JSON_OPTION = click.Option(
+    ["--json", "as_json"], is_flag=True, expose_value=False, callback=_set_field, help="Print JSON."
+)
+
+
+class Command(click.Command):
+    """A command that gets the `Call`, returns its exit code, and shows errors as text or JSON."""
+
+    def __init__(
+        self,
+        *,
+        callback: CommandFunction,
+        shared: Sequence[click.Parameter] = (_JSON_OPTION, *LAKE_OPTIONS),
+        **extra: Any,
+    ) -> None:
+        super().__init__(callback=click.pass_obj(callback), **extra)
+        self.params.extend(shared)
 
     def invoke(self, ctx: click.Context) -> None:
-        as_json = bool(ctx.params.get("as_json")) or ctx.params.get("format") == "json"
+        as_json = ctx.obj.as_json or ctx.params.get("format") == "json"
         try:
             code = super().invoke(ctx)
             sys.stdout.flush()
@@ -104,103 +154,21 @@ class Command(click.Command):
         ctx.exit(code or 0)
 
 
-def lake_options(function: Decorated) -> Decorated:
-    """The shared options as a decorator, for the group."""
-    for parameter in reversed(_lake_parameters()):
-        function.__dict__.setdefault("__click_params__", []).append(parameter)
-    return function
+class Commands(click.Group):
+    """A group of commands. Says which commands exist when one is unknown."""
 
+    def __init__(self, *, params: Sequence[click.Parameter] = (), **extra: Any) -> None:
+        super().__init__(params=[*LAKE_OPTIONS, *params], subcommand_metavar="COMMAND [ARGS]...", **extra)
 
-def _lake_parameters() -> list[click.Parameter]:
-    return [
-        click.Option(
-            ["--lake", "-C"],
-            metavar="PATH",
-            expose_value=False,
-            callback=_take_folder,
-            help="The lake's folder [default: this folder or the nearest above that has a lakesmith.yml].",
-        ),
-        click.Option(
-            ["--env", "-e"],
-            metavar="NAME",
-            expose_value=False,
-            callback=_take_environment,
-            help="The environment.",
-        ),
-        click.Option(
-            ["--var"],
-            metavar="NAME=VALUE",
-            multiple=True,
-            expose_value=False,
-            callback=_take_variables,
-            help="Set a variable; may be repeated.",
-        ),
-    ]
-
-
-def _take_folder(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.obj = replace(ctx.obj, folder=value)
-
-
-def _take_environment(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.obj = replace(ctx.obj, environment=value)
-
-
-def _take_variables(ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> None:
-    variables = dict(ctx.obj.variables)
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"'{value}' is not NAME=VALUE", ctx, _parameter)
-        variables[name] = text
-    ctx.obj = replace(ctx.obj, variables=variables)
-
-
-def backfill_options(function: Decorated) -> Decorated:
-    """`--from`, `--to` and `--chunk`; the command gets `days` and `chunk`."""
-    day = click.DateTime(["%Y-%m-%d"])
-
-    @functools.wraps(function)
-    def command(*arguments: object, start: datetime | None, end: datetime | None, **others: object) -> object:
-        return function(*arguments, days=_backfill_days(start, end), **others)
-
-    options = (
-        click.option("--from", "start", type=day, metavar="DAY", help="Backfill from this day on."),
-        click.option("--to", "end", type=day, metavar="DAY", help="The last day of the backfill."),
-        click.option(
-            "--chunk",
-            type=click.IntRange(1),
-            metavar="DAYS",
-            default=CHUNK,
-            show_default=True,
-            help="Days of a backfill in one commit.",
-        ),
-    )
-    return cast(Decorated, with_options(command, options))
-
-
-def with_options(command: Callable[..., object], options: Sequence[Callable[..., Any]]) -> Callable[..., object]:
-    """Add options to a command, shown in this order."""
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def _backfill_days(start: datetime | None, end: datetime | None) -> tuple[date, date] | None:
-    """The first and last day of a backfill; None without one."""
-    if start is None and end is None:
-        return None
-    if start is None or end is None:
-        given, other = ("--to", "--from") if start is None else ("--from", "--to")
-        raise UsageError(
-            "invalid-days", f"{given} needs {other} too", hint="a backfill needs its first and its last day"
-        )
-    return start.date(), end.date()
-
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        commands = self.list_commands(ctx)
+        if args and args[0] not in commands and not ctx.resilient_parsing:
+            hint = did_you_mean(args[0], commands, label="commands")
+            typed = f"{ctx.info_name} {args[0]}" if ctx.parent else args[0]
+            raise click.UsageError(f"there is no command '{typed}'\n  hint: {hint}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -215,26 +183,90 @@ def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete:
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
-def _complete_selectors(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete_selectors(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     plus = "+" if incomplete.startswith("+") else ""
     word = incomplete.removeprefix("+")
+    tables = [item.value for item in complete_tables(ctx, parameter, word)]
     layers = [f"layer:{layer}" for layer in LAYERS if f"layer:{layer}".startswith(word)]
-    tables = complete_tables(ctx, _parameter, word)
-    return [CompletionItem(plus + str(name)) for name in (*(item.value for item in tables), *layers)]
+    return [CompletionItem(plus + name) for name in (*tables, *layers)]
 
 
-def selection(function: Decorated) -> Decorated:
-    """Selectors as arguments or with `--select`, and `--exclude`; the command gets `select` and `exclude`."""
+table_argument = click.argument("table", shell_complete=complete_tables)
+tables_argument = click.argument("tables", nargs=-1, metavar="[TABLE]...", shell_complete=complete_tables)
 
-    @functools.wraps(function)
-    def command(*arguments: object, selectors: tuple[str, ...], selected: tuple[str, ...], **others: object) -> object:
-        return function(*arguments, select=(*selectors, *selected), **others)
 
+class Selection(TypedDict):
+    """Which tables a command works on."""
+
+    select: tuple[str, ...]
+    exclude: tuple[str, ...]
+
+
+class PlanOptions(Selection):
+    """What `plan` shows and `run` executes."""
+
+    full_refresh: bool
+    days: tuple[date, date] | None
+    chunk: int
+
+
+def selection(function: CommandFunction) -> CommandFunction:
+    """Selectors as arguments or with `--select`, and `--exclude`. The command gets a `Selection`."""
     option = functools.partial(click.option, metavar="SELECTOR", multiple=True, shell_complete=_complete_selectors)
     select = "Select tables: orders, +orders, orders+2, tag:daily, layer:silver; a comma means 'and'."
-    options = (
-        click.argument("selectors", nargs=-1, metavar="[SELECTOR]...", shell_complete=_complete_selectors),
-        option("--select", "-s", "selected", help=select),
-        option("--exclude", help="Exclude these tables."),
+
+    @click.argument("selectors", nargs=-1, metavar="[SELECTOR]...", shell_complete=_complete_selectors)
+    @option("--select", "-s", "selected", help=select)
+    @option("--exclude", help="Exclude these tables.")
+    @functools.wraps(function)
+    def command(
+        call: Call, *, selectors: tuple[str, ...], selected: tuple[str, ...], exclude: tuple[str, ...], **others: object
+    ) -> object:
+        return function(call, Selection(select=(*selectors, *selected), exclude=exclude), **others)
+
+    return command
+
+
+def plan_options(function: CommandFunction) -> CommandFunction:
+    """A selection, `--full-refresh`, `--from`, `--to` and `--chunk`. The command gets `PlanOptions`."""
+    day = click.DateTime(["%Y-%m-%d"])
+
+    @selection
+    @click.option("--full-refresh", is_flag=True, help="Rebuild the tables from all their rows.")
+    @click.option("--from", "start", type=day, metavar="DAY", help="Backfill from this day on.")
+    @click.option("--to", "end", type=day, metavar="DAY", help="The last day of the backfill.")
+    @click.option(
+        "--chunk",
+        type=click.IntRange(1),
+        metavar="DAYS",
+        default=7,
+        show_default=True,
+        help="Days of a backfill in one commit.",
     )
-    return cast(Decorated, with_options(command, options))
+    @functools.wraps(function)
+    def command(
+        call: Call,
+        tables: Selection,
+        *,
+        full_refresh: bool,
+        start: datetime | None,
+        end: datetime | None,
+        chunk: int,
+        **others: object,
+    ) -> object:
+        days = _backfill_days(start, end)
+        return function(call, PlanOptions(**tables, full_refresh=full_refresh, days=days, chunk=chunk), **others)
+
+    return command
+
+
+def _backfill_days(start: datetime | None, end: datetime | None) -> tuple[date, date] | None:
+    """The first and last day of a backfill; None without one."""
+    if start is None and end is None:
+        return None
+    if start is None or end is None:
+        given, other = ("--to", "--from") if start is None else ("--from", "--to")
+        raise UsageError(
+            "invalid-days", f"{given} needs {other} too", hint="a backfill needs its first and its last day"
+        )
+    return start.date(), end.date()

@@ -76,7 +76,7 @@ def show_failure(error: BaseException, *, as_json: bool, environment: Environmen
             raise error
 
 
-def show_errors(errors: tuple[LakesmithError, ...], *, as_json: bool) -> None:
+def show_errors(errors: tuple[LakesmithError, ...], *, as_json: bool = False) -> None:
     if as_json:
         from lakesmith.cli.output import print_json
 

@@ -9,11 +9,11 @@ import math
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TextIO
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TextIO, TypeVar
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError
@@ -36,6 +36,9 @@ class Styled(NamedTuple):
 
 
 Cell = str | Styled
+T = TypeVar("T")
+Columns = Mapping[str, Callable[[T], Cell]]
+"""The cell of an item, by title."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,12 @@ class Grid:
     right: frozenset[str] = frozenset()
     breaks: frozenset[int] = frozenset()
     """A new group begins at these rows."""
+
+    @classmethod
+    def of(cls, items: Iterable[T], columns: Columns[T], right: Iterable[str] = ()) -> Grid:
+        """One row for each item."""
+        rows = tuple(tuple(cell(item) for cell in columns.values()) for item in items)
+        return cls(titles=tuple(columns), rows=rows, right=frozenset(right))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from lakesmith.cli.call import Call, Command, json_option
+from lakesmith.cli.call import Call, Command
 from lakesmith.cli.commands.run import show_report
 from lakesmith.cli.formatting import count
 from lakesmith.cli.output import Styled, page, print_json
@@ -19,29 +19,28 @@ from lakesmith.ledger.held import HeldBatch
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--reason", help="Why the batch may pass; the ledger records it.")
 @click.option("--by", help="Who approves [default: the operating system's user].")
-@json_option
-@click.pass_obj
-def command(call: Call, run_id: str | None, reason: str | None, by: str | None, as_json: bool) -> int:
+def command(call: Call, run_id: str | None, reason: str | None, by: str | None) -> int:
     """List held batches, or commit one.
 
     Commits exactly the held batch. The batch and system.audit record who approved it, and why.
     """
     lake = call.open()
     if run_id is None:
-        return _list(lake.held(), as_json=as_json)
+        _show_held(call, lake.held())
+        return 0
     if not (reason or "").strip():
         raise UsageError(
             "missing-reason", "an approval needs a reason", hint=f'lakesmith approve {run_id} --reason "…"'
         )
-    with progress(quiet_stdout=as_json) as on_event:
+    with progress(quiet_stdout=call.as_json) as on_event:
         report = lake.approve(run_id, reason=reason or "", by=by, on_event=on_event)
-    return show_report(report, as_json=as_json)
+    return show_report(call, report)
 
 
-def _list(held: tuple[HeldBatch, ...], *, as_json: bool) -> int:
-    if as_json:
+def _show_held(call: Call, held: tuple[HeldBatch, ...]) -> None:
+    if call.as_json:
         print_json({"held": held})
-        return 0
+        return
     out = page()
     if not held:
         out.line("no held batches")
@@ -53,4 +52,3 @@ def _list(held: tuple[HeldBatch, ...], *, as_json: bool) -> int:
         for failure in batch.failures:
             out.line("  ", Styled(failure, "bad"))
         out.line("  ", Styled(f'lakesmith query "FROM held.{batch.table.replace(".", "_")}"', "quiet"))
-    return 0

@@ -5,13 +5,12 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from lakesmith.cli.call import Command
+from lakesmith.cli.call import Call, Command
 
 
-@click.command("completion", cls=Command, needs_lake=False)
+@click.command("completion", cls=Command, shared=())
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def command(ctx: click.Context, shell: str) -> None:
+def command(_: Call, shell: str) -> None:
     """Print the completion script for a shell.
 
     \b
@@ -21,4 +20,4 @@ def command(ctx: click.Context, shell: str) -> None:
     """
     script = get_completion_class(shell)
     assert script is not None
-    click.echo(script(ctx.find_root().command, {}, "lakesmith", "_LAKESMITH_COMPLETE").source())
+    click.echo(script(click.get_current_context().find_root().command, {}, "lakesmith", "_LAKESMITH_COMPLETE").source())

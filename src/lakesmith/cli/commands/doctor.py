@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lakesmith.cli.call import Call, Command, json_option
+from lakesmith.cli.call import Call, Command
 from lakesmith.cli.output import Styled, page, print_json
 from lakesmith.errors import InfrastructureError, UsageError
 from lakesmith.reports import Finding
@@ -13,16 +13,14 @@ from lakesmith.reports import Finding
 @click.command("doctor", cls=Command)
 @click.option("--fix", is_flag=True, help="Fix what can be fixed.")
 @click.option("--deep", is_flag=True, help="Start Spark too.")
-@json_option
-@click.pass_obj
-def command(call: Call, fix: bool, deep: bool, as_json: bool) -> int:
+def command(call: Call, fix: bool, deep: bool) -> int:
     """Check Java, jars, Spark, storage and versions.
 
     Says how to fix each problem. Outside a lake, skips its storage.
     """
     findings = _findings(call, fix=fix, deep=deep)
     fine = all(finding.ok for finding in findings)
-    if as_json:
+    if call.as_json:
         print_json({"ok": fine, "findings": findings})
     else:
         out = page()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from lakesmith.cli.call import LAKE_FILE, Command
+from lakesmith.cli.call import LAKE_FILE, Call, Command
 from lakesmith.cli.output import Styled, page
 from lakesmith.errors import UsageError
 
@@ -20,10 +20,10 @@ _RENAMED = {"gitignore": ".gitignore"}
 """A .gitignore in the template would apply to our own repository."""
 
 
-@click.command("init", cls=Command, needs_lake=False)
+@click.command("init", cls=Command, shared=())
 @click.argument("path", type=click.Path(path_type=Path), default=".")
 @click.option("--name", help="The lake's name [default: the folder's].")
-def command(path: Path, name: str | None) -> None:
+def command(_: Call, path: Path, name: str | None) -> None:
     """Create a small working lake to start from.
 
     It has a bronze, a silver and a gold table and a few input rows, one of them invalid on purpose. Existing

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakesmith.cli.call import Call, Command, complete_tables, json_option
+from lakesmith.cli.call import Call, Command, complete_tables
 from lakesmith.cli.failures import Termination, show_errors
 from lakesmith.cli.formatting import size
 from lakesmith.cli.output import Style, Styled, is_terminal, page, print_json, terminal_console
@@ -24,9 +24,7 @@ _STYLES: dict[str, Style] = {"landed": "good", "already landed": "quiet", "rejec
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
 @click.option("--to", required=True, metavar="TABLE", shell_complete=complete_tables, help="The bronze table.")
 @click.option("--as", "name", metavar="NAME", help="Land one file under another name.")
-@json_option
-@click.pass_obj
-def command(call: Call, files: tuple[str, ...], to: str, name: str | None, as_json: bool) -> int:
+def command(call: Call, files: tuple[str, ...], to: str, name: str | None) -> int:
     """Copy files into a bronze table's landing folder.
 
     A file lands completely or not at all, and its SHA-256 is recorded. Landing the same file twice has no effect.
@@ -35,14 +33,14 @@ def command(call: Call, files: tuple[str, ...], to: str, name: str | None, as_js
     lake = call.open()
     with Termination(), ExitStack() as shown:
         landing = lake.land(files, to=to, name=name, on_progress=_progress(shown))
-    if as_json:
+    if call.as_json:
         print_json({"table": landing.table, "files": landing.files, "errors": landing.errors})
     else:
         out = page()
         for file in landing.files:
             details = f"  {file.location}  {size(file.bytes)}  sha256 {file.sha256[:12]}…"
             out.line(Styled(file.state, _STYLES[file.state]), details)
-        show_errors(landing.errors, as_json=False)
+        show_errors(landing.errors)
     return max((error.exit_code for error in landing.errors), default=0)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from datetime import date
 from itertools import groupby
 
 import click
 
-from lakesmith.cli.call import Call, Command, backfill_options, json_option, selection
+from lakesmith.cli.call import Call, Command, PlanOptions, plan_options
 from lakesmith.cli.failures import show_errors
 from lakesmith.cli.formatting import plural
 from lakesmith.cli.output import Cell, Style, Styled, Tree, page, print_json
@@ -21,32 +20,19 @@ _STYLES: dict[Symbol, Style] = {"+": "good", "~": "warn", "=": "quiet", "!": "ba
 
 
 @click.command("plan", cls=Command)
-@selection
-@click.option("--full-refresh", is_flag=True, help="Rebuild the tables from all their rows.")
-@backfill_options
-@json_option
-@click.pass_obj
-def command(
-    call: Call,
-    select: tuple[str, ...],
-    exclude: tuple[str, ...],
-    full_refresh: bool,
-    days: tuple[date, date] | None,
-    chunk: int,
-    as_json: bool,
-) -> int:
+@plan_options
+def command(call: Call, options: PlanOptions) -> int:
     """Show what a run would do, and why. Needs no Java.
 
     Shows tables that are new (+), changed (~), unchanged (=) or blocked by a problem (!), with each step and its
     reason. Writes nothing.
     """
-    plan = call.open().plan(select, exclude, full_refresh=full_refresh, days=days, chunk=chunk)
-    return show_plan(plan, as_json=as_json)
+    return show_plan(call, call.open().plan(**options))
 
 
-def show_plan(plan: Plan, *, as_json: bool) -> int:
+def show_plan(call: Call, plan: Plan) -> int:
     """Show the plan. Returns the exit code of its worst problem."""
-    if as_json:
+    if call.as_json:
         print_json(
             {
                 "lake": plan.lake,
@@ -58,7 +44,7 @@ def show_plan(plan: Plan, *, as_json: bool) -> int:
         )
     else:
         page().tree(_tree(plan))
-        show_errors(plan.problems, as_json=False)
+        show_errors(plan.problems)
     return max((problem.exit_code for problem in plan.problems), default=0)
 
 

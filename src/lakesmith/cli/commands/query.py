@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from lakesmith.cli.call import Call, Command, json_option
+from lakesmith.cli.call import Call, Command
 from lakesmith.cli.formatting import count
 from lakesmith.cli.output import Cell, Format, Grid, Styled, page, print_csv, print_json, value_text
 from lakesmith.cli.quantities import bytes_of, seconds
@@ -50,8 +50,6 @@ _NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "BIGNUM")
 @click.option(
     "--memory", metavar="SIZE", help="Memory that the query may use, such as 2GB [default: half of the machine's]."
 )
-@json_option
-@click.pass_obj
 def command(
     call: Call,
     sql: str | None,
@@ -62,14 +60,13 @@ def command(
     limit: int,
     timeout: str | None,
     memory: str | None,
-    as_json: bool,
 ) -> None:
     """Answer a SELECT over the lake's tables. Needs no Java.
 
     Write DuckDB SQL. Tables are named layer.name; system.* has what Lakesmith did, and quarantine.* has rejected
     rows. A dash reads the SQL from standard input.
     """
-    shape: Format = "json" if as_json else format
+    shape: Format = "json" if call.as_json else format
     shown = limit or None if shape in ("table", "markdown") else None
     text, lake = _text(sql, file), call.open()
     limits = lake.query_limits(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from lakesmith.cli.call import Call, Command, json_option, selection
+from lakesmith.cli.call import Call, Command, Selection, selection
 from lakesmith.cli.failures import Termination, show_errors
 from lakesmith.cli.formatting import duration, plural
 from lakesmith.cli.junit import write_junit
@@ -23,17 +23,7 @@ _OUTCOMES: dict[str, Style] = {"passed": "good", "failed": "bad", "error": "bad"
 @click.option("-k", "name", metavar="NAME", help="Only tests whose name contains NAME.")
 @click.option("--empty", is_flag=True, help="Build all tables on zero rows, to check types and columns.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write JUnit XML.")
-@json_option
-@click.pass_obj
-def command(
-    call: Call,
-    select: tuple[str, ...],
-    exclude: tuple[str, ...],
-    name: str | None,
-    empty: bool,
-    junit: Path | None,
-    as_json: bool,
-) -> int:
+def command(call: Call, selected: Selection, name: str | None, empty: bool, junit: Path | None) -> int:
     """Run unit tests for tables.
 
     Tests are in `<table>.test.yml` beside a declaration, or anywhere below `tests/`. They run on a local
@@ -46,19 +36,19 @@ def command(
         )
     if empty:
         with Termination():
-            found = lake.test_empty(select, exclude, on_event=_progress)
-        return _show_empty(found, as_json=as_json)
+            report_on_empty = lake.test_empty(**selected, on_event=_progress)
+        return _show_empty(call, report_on_empty)
     out = page()
 
     def show_result(result: UnitTestResult) -> None:
-        if not as_json:
+        if not call.as_json:
             _show_result(out, result)
 
     with Termination():
-        report = lake.test(select, exclude, name=name, on_event=_progress, on_result=show_result)
+        report = lake.test(**selected, name=name, on_event=_progress, on_result=show_result)
     if junit is not None:
         write_junit(report, junit)
-    if as_json:
+    if call.as_json:
         print_json({"seconds": report.seconds, "tests": report.results, "untested": report.untested})
     else:
         _show_summary(out, report)
@@ -137,8 +127,8 @@ def _show_summary(out: Page, report: UnitTestReport) -> None:
     out.line(Styled(summary, "bad" if _exit_code(report) else "good" if report.results else "warn"))
 
 
-def _show_empty(report: EmptyReport, *, as_json: bool) -> int:
-    if as_json:
+def _show_empty(call: Call, report: EmptyReport) -> int:
+    if call.as_json:
         print_json(report)
     else:
         out = page()
@@ -152,7 +142,7 @@ def _show_empty(report: EmptyReport, *, as_json: bool) -> int:
             )
         summary = f"{plural(len(report.checked), 'table')} on zero rows, {plural(len(report.errors), 'error')}, "
         out.line(Styled(f"{summary}{len(report.skipped)} skipped", "bad" if report.errors else "good"))
-        show_errors(report.errors, as_json=False)
+        show_errors(report.errors)
     if any(error.exit_code == InfrastructureError.exit_code for error in report.errors):
         return InfrastructureError.exit_code
     return DeclarationError.exit_code if report.errors else 0

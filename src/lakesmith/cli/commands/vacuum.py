@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from lakesmith.cli.call import Call, Command, complete_tables, json_option
+from lakesmith.cli.call import Call, Command, tables_argument
 from lakesmith.cli.maintenance import dry_run_option, run_maintenance
 from lakesmith.cli.quantities import seconds
 
 
 @click.command("vacuum", cls=Command)
-@click.argument("tables", nargs=-1, metavar="[TABLE]...", shell_complete=complete_tables)
+@tables_argument
 @click.option(
     "--older-than",
     metavar="TIME",
@@ -20,18 +20,13 @@ from lakesmith.cli.quantities import seconds
 )
 @click.option("--force", is_flag=True, help="Allow less than an hour.")
 @dry_run_option
-@json_option
-@click.pass_obj
-def command(call: Call, tables: tuple[str, ...], older_than: str, force: bool, dry_run: bool, as_json: bool) -> int:
+def command(call: Call, tables: tuple[str, ...], older_than: str, force: bool, dry_run: bool) -> int:
     """Delete data files that no recent version references.
 
     In the named tables, or in all. Also deletes what killed runs have left behind. Versions that another table of the
     lake has not read yet stay, however old they are.
     """
-    lake, age = call.open(), seconds(older_than)
+    lake = call.open()
     return run_maintenance(
-        lambda: lake.plan_vacuum(tables, older_than=age, force=force),
-        lambda on_event: lake.vacuum(tables, older_than=age, force=force, on_event=on_event),
-        dry_run=dry_run,
-        as_json=as_json,
+        call, dry_run, lake.plan_vacuum, lake.vacuum, tables, older_than=seconds(older_than), force=force
     )
