@@ -33,8 +33,8 @@ from lakesmith.declare.checks import (
     Unique,
     sql_named,
 )
-from lakesmith.errors import UsageError
-from lakesmith.exchange.great_expectations.suites import ImportedSuite, is_suite, read_suite
+from lakesmith.errors import DeclarationError
+from lakesmith.exchange import ImportRequest, ImportResult, import_contract
 from lakesmith.load import load_lake
 
 ORDERS = TableName("bronze", "orders")
@@ -58,8 +58,12 @@ def loaded(text: str) -> Table:
         return load_lake(folder).tables[ORDERS]
 
 
+def imported(text: str) -> ImportResult:
+    return import_contract(text, ImportRequest(file="suite.json", layer=ORDERS.layer, name=ORDERS.name))
+
+
 def read(*expectations: dict[str, Any]) -> tuple[Table, tuple[str, ...]]:
-    found = read_suite(suite(*expectations), ORDERS)
+    found = imported(suite(*expectations))
     return loaded(found.text), found.warnings
 
 
@@ -385,7 +389,7 @@ def test_a_second_type_of_a_column_is_reported() -> None:
 
 def test_suites_of_0_x_are_converted() -> None:
     old = {"expectation_type": "expect_column_values_to_be_between", "kwargs": {"column": "a", "max_value": 5}}
-    assert loaded(read_suite(suite(old, old=True), ORDERS).text).checks[0].rule == Range(column="a", max=5)
+    assert loaded(imported(suite(old, old=True)).text).checks[0].rule == Range(column="a", max=5)
 
 
 @pytest.mark.parametrize(
@@ -613,23 +617,27 @@ def test_expected_columns_become_one_check_and_names_are_unique() -> None:
     assert table.checks[0].rule == SchemaIs(columns=("a", "b"))
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"expectations": []}', '{"name": "x", "expectations": 5}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"expectations": []}',
+        '{"name": "x", "expectations": 5}',
+        '{"name": "x", "version": "1.0.0"}',
+        '{"name": "x", "expectations": [1.0e99999999999999999999]}',
+    ],
+)
 def test_a_text_that_is_not_a_suite_is_an_error_with_a_hint(text: str) -> None:
-    with pytest.raises(UsageError) as raised:
-        read_suite(text, ORDERS)
-    assert (raised.value.code, bool(raised.value.hint)) == ("bad-suite", True)
-
-
-def test_a_suite_is_recognized_by_its_keys() -> None:
-    assert is_suite(json.loads(suite()))
-    assert is_suite(json.loads(suite(old=True)))
-    assert not is_suite({"name": "x", "version": "1.0.0"})
+    with pytest.raises(DeclarationError) as raised:
+        imported(text)
+    assert raised.value.code in ("bad-document", "unknown-document")
+    assert raised.value.hint
 
 
 def test_an_empty_suite_becomes_an_empty_declaration() -> None:
-    assert read_suite(suite(), ORDERS) == ImportedSuite(
-        "# From the suite orders of Great Expectations, for bronze.orders.\n", ()
-    )
+    text = "# From the suite orders of Great Expectations, for bronze.orders.\n"
+    assert imported(suite()) == ImportResult(text=text, file="bronze/orders.yml", complete=False)
 
 
 _ANY = st.recursive(
@@ -685,7 +693,7 @@ _KEYS = [
     )
 )
 def test_any_suite_becomes_a_valid_declaration_without_losses(expectations: list[dict[str, Any]]) -> None:
-    found = read_suite(json.dumps({"name": "x", "expectations": expectations}), ORDERS)
+    found = imported(json.dumps({"name": "x", "expectations": expectations}))
     table = loaded(found.text)
     warnings = " ".join(found.warnings)
     for number, each in enumerate(expectations, start=1):

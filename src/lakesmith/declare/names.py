@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -39,3 +41,10 @@ def is_table_identifier(text: str) -> bool:
 def is_identifier(text: str) -> bool:
     """Whether the text is a column name: letters of any script, digits and underscores."""
     return text.isidentifier() and len(text) <= 255
+
+
+def unique_name(name: str, taken: Iterable[str]) -> str:
+    """Return the name, with a number where it is taken. Names are compared without case."""
+    low = {each.lower() for each in taken}
+    numbered = (f"{name}_{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain([name], numbered) if each.lower() not in low)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from lakesmith.declare.table import Table
 from lakesmith.exchange.avro import avro_text
-from lakesmith.exchange.imports import import_contract, import_suite, read_document
+from lakesmith.exchange.imports import import_contract, read_document
 from lakesmith.exchange.json_schema import json_schema_text
 from lakesmith.exchange.odcs import odcs_text
 from lakesmith.exchange.publish import publish_all, registry_problems
@@ -20,7 +20,6 @@ __all__ = [
     "ImportResult",
     "export_contract",
     "import_contract",
-    "import_suite",
     "publish_all",
     "read_document",
     "registry_problems",

@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from lakesmith.declare import TableName
 from lakesmith.errors import DeclarationError, Place, UsageError
+from lakesmith.exchange.great_expectations.suites import is_suite, read_suite
 from lakesmith.exchange.odcs_reader import read_odcs
-from lakesmith.exchange.request import ImportRequest, ImportResult, table_name
+from lakesmith.exchange.request import ImportRequest, ImportResult
 
 _MAX_BYTES = 4 << 20
 _MAX_VALUES = 200_000
-_SUITES = "suite of Great Expectations (JSON)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentReader:
-    """Recognizes and reads one kind of document."""
-
-    kind: str
-    """The name of the kind."""
-    is_one: Callable[[Mapping[str, Any]], bool]
-    read: Callable[[Mapping[str, Any], ImportRequest], ImportResult]
-
-
-READERS: Mapping[str, DocumentReader] = {
-    "odcs": DocumentReader(
-        kind="Open Data Contract Standard 3",
-        is_one=lambda document: document.get("kind") == "DataContract",
-        read=read_odcs,
-    ),
-}
 
 
 def read_document(file: str | Path) -> str:
@@ -49,45 +28,22 @@ def read_document(file: str | Path) -> str:
         raise UsageError("unreadable-file", what, hint="name an existing file") from None
 
 
-class Suite(Protocol):
-    """A suite of another tool, read as columns and checks."""
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
-
-
-def import_suite(
-    text: str, request: ImportRequest, is_one: Callable[[object], bool], read: Callable[[str, TableName], Suite]
-) -> ImportResult | None:
-    """Return the columns and checks of a suite, to paste into a table, or None when the text is not a suite."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not is_one(document):
-        return None
-    warnings: list[str] = []
-    title = document.get("name") or document.get("expectation_suite_name")
-    name = table_name(request, title, warnings=warnings)
-    suite = read(text, name)
-    warnings += suite.warnings
-    return ImportResult(text=suite.text, warnings=tuple(warnings), file=f"{name.layer}/{name.name}.yml", complete=False)
-
-
 def import_contract(text: str, request: ImportRequest) -> ImportResult:
     """Return the declaration of a document of any supported kind."""
+    try:
+        suite = json.loads(text, parse_float=Decimal, parse_constant=lambda word: word)
+    except (ValueError, ArithmeticError, RecursionError):
+        suite = None
+    if is_suite(suite):
+        return read_suite(suite, request)
     document = _document(text, request.file)
-    for reader in READERS.values():
-        if reader.is_one(document):
-            return reader.read(document, request)
+    if document.get("kind") == "DataContract":
+        return read_odcs(document, request)
     raise DeclarationError(
         "unknown-document",
         "the document is of a kind that cannot be imported",
         at=Place(request.file),
-        hint="supported kinds: " + ", ".join((*(reader.kind for reader in READERS.values()), _SUITES)),
+        hint="supported kinds: Open Data Contract Standard 3, suite of Great Expectations (JSON)",
     )
 
 
@@ -106,22 +62,22 @@ def _document(text: str, file: str) -> Mapping[str, Any]:
         written = loader.construct_scalar(node).replace("_", "")
         return float(loader.construct_yaml_float(node)) if written.strip("+-").startswith(".") else Decimal(written)
 
-    def day(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
+    def text_of(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
         return str(loader.construct_scalar(node))
 
     Loader.add_constructor("tag:yaml.org,2002:float", number)
-    Loader.add_constructor("tag:yaml.org,2002:timestamp", day)
+    Loader.add_constructor("tag:yaml.org,2002:timestamp", text_of)
     if len(text.encode("utf-8", "surrogatepass")) > _MAX_BYTES:
         raise _unreadable(f"the document is larger than {_MAX_BYTES >> 20} MB", file)
     try:
-        found = yaml.load(text, Loader=Loader)
+        document = yaml.load(text, Loader=Loader)
     except (yaml.YAMLError, ArithmeticError, ValueError, RecursionError) as error:
         line = getattr(getattr(error, "problem_mark", None), "line", 0)
         reason = " ".join(str(error).split())
         raise _unreadable(f"the document is neither YAML nor JSON: {reason[:200]}", file, line + 1) from None
-    if not isinstance(found, Mapping) or _size(found) > _MAX_VALUES:
+    if not isinstance(document, Mapping) or _size(document) > _MAX_VALUES:
         raise _unreadable("the document is not a mapping, or has too many values", file)
-    return found
+    return document
 
 
 def _size(value: object) -> int:

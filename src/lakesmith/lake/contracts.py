@@ -86,11 +86,9 @@ def import_document(
     file: str | Path, *, layer: str | None = None, name: str | None = None, part: str | None = None
 ) -> ImportResult:
     """Translate a contract document or a Great Expectations suite into a declaration. Writes nothing; needs no lake."""
-    from lakesmith.exchange import ImportRequest, import_contract, import_suite, read_document
-    from lakesmith.exchange.great_expectations.suites import is_suite, read_suite
+    from lakesmith.exchange import ImportRequest, import_contract, read_document
 
-    text, request = read_document(file), ImportRequest(file=str(file), layer=layer, name=name, part=part)
-    return import_suite(text, request, is_suite, read_suite) or import_contract(text, request)
+    return import_contract(read_document(file), ImportRequest(file=str(file), layer=layer, name=name, part=part))
 
 
 def publish_contracts(lake: OpenLake, tables: Sequence[str] = ()) -> Publication:

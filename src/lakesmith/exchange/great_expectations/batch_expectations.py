@@ -22,7 +22,7 @@ from lakesmith.exchange.great_expectations.row_expectations import values_in_set
 
 def contains_set(expectation: Expectation) -> Converted:
     each = [f"count_if({expectation.sql()} = {sql_literal(value)}) > 0" for value in expectation.values()]
-    yield ConvertedCheck(name=f"{expectation.column()}_contains", rule={"expect": " AND ".join(each)}, on_rows=False)
+    yield f"{expectation.column()}_contains", {"expect": " AND ".join(each)}
 
 
 def equals_set(expectation: Expectation) -> Converted:
@@ -33,51 +33,28 @@ def equals_set(expectation: Expectation) -> Converted:
 def most_common(expectation: Expectation) -> Converted:
     values = ", ".join(map(sql_literal, expectation.values()))
     expectation.notes.append("of several equally frequent values, only one is checked")
-    rule = {"expect": f"mode({expectation.sql()}) IN ({values})"}
-    yield ConvertedCheck(name=f"{expectation.column()}_most_common", rule=rule, on_rows=False)
+    yield f"{expectation.column()}_most_common", {"expect": f"mode({expectation.sql()}) IN ({values})"}
 
 
-def aggregate_between(function: str, name: str) -> Convert:
-    """Return a converter for an aggregate without a check key of its own."""
-
-    def convert(expectation: Expectation) -> Converted:
-        sql = comparisons(function.format(expectation.sql()), expectation.bounds())
-        yield ConvertedCheck(name=f"{expectation.column()}_{name}", rule={"expect": sql}, on_rows=False)
-
-    return convert
-
-
-def keyed_aggregate(key: str, function: str) -> Convert:
-    """Return a converter for `sum` and `mean`, which have check keys of their own."""
-
-    def convert(expectation: Expectation) -> Converted:
-        bounds = expectation.bounds()
-        yield _aggregate_check(expectation, f"{expectation.column()}_{key}", key, {}, function, bounds)
-
-    return convert
+def aggregate_between(name: str, function: str, key: str | None = None, at: Decimal | None = None) -> Convert:
+    """Return a converter for bounds of an aggregate. `key` is the check that has it, if any; `at` is a quantile."""
+    return lambda expectation: [_aggregate_check(expectation, name, function, expectation.bounds(), key, at)]
 
 
 def _aggregate_check(
     expectation: Expectation,
     name: str,
-    key: str,
-    more: Mapping[str, object],
     function: str,
     bounds: list[tuple[str, object]],
+    key: str | None,
+    at: Decimal | None,
 ) -> ConvertedCheck:
     inclusive = inclusive_bounds(bounds)
-    numbers = not any(isinstance(value, str | bool) for _, value in bounds)
-    rule: dict[str, object] = {key: {"column": expectation.column(), **more, **(inclusive or {})}}
-    if not inclusive or not numbers:
-        rule = {"expect": comparisons(function.format(expectation.sql()), bounds)}
-    return ConvertedCheck(name=name, rule=rule, on_rows=False)
-
-
-def median_between(expectation: Expectation) -> Converted:
-    more = {"at": Decimal("0.5")}
-    yield _aggregate_check(
-        expectation, f"{expectation.column()}_median", "quantile", more, "percentile({}, 0.5)", expectation.bounds()
-    )
+    rule: dict[str, object] = {"expect": comparisons(function.format(expectation.sql()), bounds)}
+    if key and inclusive and not any(isinstance(value, str | bool) for _, value in bounds):
+        quantile = {"at": at} if at is not None else {}
+        rule = {key: {"column": expectation.column(), **quantile, **inclusive}}
+    return f"{expectation.column()}_{name}", rule
 
 
 def quantiles_between(expectation: Expectation) -> Converted:
@@ -95,23 +72,18 @@ def quantiles_between(expectation: Expectation) -> Converted:
         if low is None and high is None:
             continue
         bounds = Expectation(type=expectation.type, kwargs={"min_value": low, "max_value": high}).bounds()
-        name = f"{expectation.column()}_quantile"
         if at in (0, 1):
-            sql = comparisons(f"{'max' if at else 'min'}({expectation.sql()})", bounds)
-            yield ConvertedCheck(name=name, rule={"expect": sql}, on_rows=False)
+            yield _aggregate_check(expectation, "quantile", "max({})" if at else "min({})", bounds, None, None)
         elif isinstance(at, Decimal) and Decimal("0.000001") <= at < 1 and at == round(at, 6):
-            yield _aggregate_check(expectation, name, "quantile", {"at": at}, f"percentile({{}}, {at})", bounds)
+            yield _aggregate_check(expectation, "quantile", f"percentile({{}}, {at})", bounds, "quantile", at)
         else:
             raise NotConvertible(f"{at} is not a quantile")
 
 
 def distinct_count(expectation: Expectation) -> Converted:
     column, bounds = expectation.column(), whole_bounds(expectation.bounds())
-    check = count_check(
-        f"{column}_distinct", "distinct", {"column": column}, bounds, f"count(DISTINCT {expectation.sql()})"
-    )
-    exact = {key: {**body, "exact": True} if isinstance(body, Mapping) else body for key, body in check.rule.items()}
-    yield ConvertedCheck(name=check.name, rule=exact, on_rows=False)
+    body = {"column": column, "exact": True}
+    yield count_check(f"{column}_distinct", "distinct", body, bounds, f"count(DISTINCT {expectation.sql()})")
 
 
 def share_between(counted: str, whole: str, name: str) -> Convert:
@@ -119,13 +91,11 @@ def share_between(counted: str, whole: str, name: str) -> Convert:
 
     def convert(expectation: Expectation) -> Converted:
         column = expectation.sql()
-        comparisons = [
+        each = [
             f"{counted.format(column)} {sign} {sql_literal(value)} * {whole.format(column)}"
             for sign, value in expectation.bounds()
         ]
-        yield ConvertedCheck(
-            name=f"{expectation.column()}_{name}", rule={"expect": " AND ".join(comparisons)}, on_rows=False
-        )
+        yield f"{expectation.column()}_{name}", {"expect": " AND ".join(each)}
 
     return convert
 
@@ -134,35 +104,26 @@ def row_count_between(expectation: Expectation) -> Converted:
     yield count_check("row_count", "row_count", {}, whole_bounds(expectation.bounds()), "count(*)")
 
 
-def row_count_equals(expectation: Expectation) -> Converted:
-    value = expectation.kwargs.get("value")
-    same = {"min_value": value, "max_value": value}
-    yield from row_count_between(Expectation(type=expectation.type, kwargs=same))
-
-
 def row_count_of_table(expectation: Expectation) -> Converted:
     other = TableName.parse(str(expectation.kwargs.get("other_table_name")))
     if other is None:
         raise NotConvertible("the other table is not named as layer.table; a check `reconcile` compares with an input")
     expectation.notes.append("the rows of each batch are compared with the input rows of the batch")
-    yield ConvertedCheck(
-        name="row_count_of_input", rule={"reconcile": {"table": str(other), "own": "count(*)"}}, on_rows=False
-    )
+    yield "row_count_of_input", {"reconcile": {"table": str(other), "own": "count(*)"}}
 
 
 def column_exists(expectation: Expectation) -> Converted:
     if expectation.kwargs.get("column_index") is not None:
         expectation.notes.append("column_index was ignored: the position of a column is not checked")
-    yield ConvertedCheck(name="columns_exist", rule={"schema": {"columns": [expectation.column()]}}, on_rows=False)
+    yield "columns_exist", {"schema": {"columns": [expectation.column()]}}
 
 
 def columns_in_order(expectation: Expectation) -> Converted:
-    body = {"columns": expectation.columns(), "exact": True}
-    yield ConvertedCheck(name="columns_in_order", rule={"schema": body}, on_rows=False)
+    yield "columns_in_order", {"schema": {"columns": expectation.columns(), "exact": True}}
 
 
 def columns_in_set(expectation: Expectation) -> Converted:
     columns = expectation.columns("column_set")
     if expectation.kwargs.get("exact_match", True) is not False:
         expectation.notes.append("this check allows further columns; `contract: strict` does not")
-    yield ConvertedCheck(name="columns_exist", rule={"schema": {"columns": columns}}, on_rows=False)
+    yield "columns_exist", {"schema": {"columns": columns}}

@@ -3,46 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 
-from lakesmith.exchange.great_expectations.batch_expectations import (
-    aggregate_between,
-    column_exists,
-    columns_in_order,
-    columns_in_set,
-    contains_set,
-    distinct_count,
-    equals_set,
-    keyed_aggregate,
-    median_between,
-    most_common,
-    quantiles_between,
-    row_count_between,
-    row_count_equals,
-    row_count_of_table,
-    share_between,
-)
-from lakesmith.exchange.great_expectations.expectation import Convert
-from lakesmith.exchange.great_expectations.row_expectations import (
-    all_null,
-    between,
-    compare_pair,
-    different_columns,
-    length_equals,
-    lengths_between,
-    matches_patterns,
-    matches_regex,
-    not_in_set,
-    pair_in_set,
-    parseable_json,
-    parseable_time,
-    required,
-    strftime_format,
-    sum_of_columns,
-    unexpected_rows,
-    unique,
-    unique_columns,
-    values_in_set,
-)
+from lakesmith.exchange.great_expectations import batch_expectations as batch
+from lakesmith.exchange.great_expectations import row_expectations as rows
+from lakesmith.exchange.great_expectations.expectation import Convert, exactly
 
 NOT_CONVERTED = {
     "expect_column_values_to_be_increasing": "the rows of a batch have no order",
@@ -63,55 +28,65 @@ NOT_CONVERTED = {
 """Expectations without a matching check, each with the reason or the alternative."""
 
 CONVERTERS: Mapping[str, Convert] = {
-    "expect_column_values_to_not_be_null": required,
-    "expect_column_values_to_be_null": all_null,
-    "expect_column_values_to_be_unique": unique,
-    "expect_compound_columns_to_be_unique": unique_columns,
-    "expect_column_values_to_be_in_set": values_in_set,
-    "expect_column_values_to_not_be_in_set": not_in_set,
-    "expect_column_distinct_values_to_be_in_set": values_in_set,
-    "expect_column_distinct_values_to_contain_set": contains_set,
-    "expect_column_distinct_values_to_equal_set": equals_set,
-    "expect_column_most_common_value_to_be_in_set": most_common,
-    "expect_column_values_to_be_between": between,
-    "expect_column_value_lengths_to_be_between": lengths_between,
-    "expect_column_value_lengths_to_equal": length_equals,
-    "expect_column_values_to_match_regex": matches_regex,
-    "expect_column_values_to_match_regex_list": matches_patterns("regex_list", "RLIKE"),
-    "expect_column_values_to_not_match_regex": matches_patterns("regex", "RLIKE", negated=True),
-    "expect_column_values_to_not_match_regex_list": matches_patterns("regex_list", "RLIKE", negated=True),
-    "expect_column_values_to_match_like_pattern": matches_patterns("like_pattern", "LIKE"),
-    "expect_column_values_to_match_like_pattern_list": matches_patterns("like_pattern_list", "LIKE"),
-    "expect_column_values_to_not_match_like_pattern": matches_patterns("like_pattern", "LIKE", negated=True),
-    "expect_column_values_to_not_match_like_pattern_list": matches_patterns("like_pattern_list", "LIKE", negated=True),
-    "expect_column_values_to_be_dateutil_parseable": parseable_time,
-    "expect_column_values_to_match_strftime_format": strftime_format,
-    "expect_column_values_to_be_json_parseable": parseable_json,
-    "expect_column_min_to_be_between": aggregate_between("min({})", "min"),
-    "expect_column_max_to_be_between": aggregate_between("max({})", "max"),
-    "expect_column_stdev_to_be_between": aggregate_between("stddev_samp({})", "stdev"),
-    "expect_column_mean_to_be_between": keyed_aggregate("mean", "avg({})"),
-    "expect_column_sum_to_be_between": keyed_aggregate("sum", "sum({})"),
-    "expect_column_median_to_be_between": median_between,
-    "expect_column_quantile_values_to_be_between": quantiles_between,
-    "expect_column_unique_value_count_to_be_between": distinct_count,
-    "expect_column_proportion_of_unique_values_to_be_between": share_between(
+    "expect_column_values_to_not_be_null": rows.required,
+    "expect_column_values_to_be_null": rows.row_sql("empty", "{} IS NULL"),
+    "expect_column_values_to_be_unique": rows.unique,
+    "expect_compound_columns_to_be_unique": rows.unique_columns,
+    "expect_column_values_to_be_in_set": rows.values_in_set,
+    "expect_column_values_to_not_be_in_set": rows.not_in_set,
+    "expect_column_distinct_values_to_be_in_set": rows.values_in_set,
+    "expect_column_distinct_values_to_contain_set": batch.contains_set,
+    "expect_column_distinct_values_to_equal_set": batch.equals_set,
+    "expect_column_most_common_value_to_be_in_set": batch.most_common,
+    "expect_column_values_to_be_between": rows.between,
+    "expect_column_value_lengths_to_be_between": rows.lengths_between,
+    "expect_column_value_lengths_to_equal": exactly(rows.lengths_between),
+    "expect_column_values_to_match_regex": rows.matches_regex,
+    "expect_column_values_to_match_regex_list": rows.matches_patterns("regex_list", "RLIKE"),
+    "expect_column_values_to_not_match_regex": rows.matches_patterns("regex", "RLIKE", negated=True),
+    "expect_column_values_to_not_match_regex_list": rows.matches_patterns("regex_list", "RLIKE", negated=True),
+    "expect_column_values_to_match_like_pattern": rows.matches_patterns("like_pattern", "LIKE"),
+    "expect_column_values_to_match_like_pattern_list": rows.matches_patterns("like_pattern_list", "LIKE"),
+    "expect_column_values_to_not_match_like_pattern": rows.matches_patterns("like_pattern", "LIKE", negated=True),
+    "expect_column_values_to_not_match_like_pattern_list": rows.matches_patterns(
+        "like_pattern_list", "LIKE", negated=True
+    ),
+    "expect_column_values_to_be_dateutil_parseable": rows.row_sql(
+        "time", "{0} IS NULL OR try_cast({0} AS timestamp) IS NOT NULL", "Spark reads fewer time formats than dateutil"
+    ),
+    "expect_column_values_to_match_strftime_format": rows.strftime_format,
+    "expect_column_values_to_be_json_parseable": rows.row_sql(
+        "json", "{0} IS NULL OR trim({0}) = 'null' OR get_json_object({0}, '$') IS NOT NULL"
+    ),
+    "expect_column_min_to_be_between": batch.aggregate_between("min", "min({})"),
+    "expect_column_max_to_be_between": batch.aggregate_between("max", "max({})"),
+    "expect_column_stdev_to_be_between": batch.aggregate_between("stdev", "stddev_samp({})"),
+    "expect_column_mean_to_be_between": batch.aggregate_between("mean", "avg({})", "mean"),
+    "expect_column_sum_to_be_between": batch.aggregate_between("sum", "sum({})", "sum"),
+    "expect_column_median_to_be_between": batch.aggregate_between(
+        "median", "percentile({}, 0.5)", "quantile", Decimal("0.5")
+    ),
+    "expect_column_quantile_values_to_be_between": batch.quantiles_between,
+    "expect_column_unique_value_count_to_be_between": batch.distinct_count,
+    "expect_column_proportion_of_unique_values_to_be_between": batch.share_between(
         "count(DISTINCT {})", "count({})", "unique_part"
     ),
-    "expect_column_proportion_of_non_null_values_to_be_between": share_between("count({})", "count(*)", "filled_part"),
-    "expect_column_to_exist": column_exists,
-    "expect_table_columns_to_match_ordered_list": columns_in_order,
-    "expect_table_columns_to_match_set": columns_in_set,
-    "expect_table_row_count_to_be_between": row_count_between,
-    "expect_table_row_count_to_equal": row_count_equals,
-    "expect_table_row_count_to_equal_other_table": row_count_of_table,
-    "expect_column_pair_values_a_to_be_greater_than_b": compare_pair(
+    "expect_column_proportion_of_non_null_values_to_be_between": batch.share_between(
+        "count({})", "count(*)", "filled_part"
+    ),
+    "expect_column_to_exist": batch.column_exists,
+    "expect_table_columns_to_match_ordered_list": batch.columns_in_order,
+    "expect_table_columns_to_match_set": batch.columns_in_set,
+    "expect_table_row_count_to_be_between": batch.row_count_between,
+    "expect_table_row_count_to_equal": exactly(batch.row_count_between),
+    "expect_table_row_count_to_equal_other_table": batch.row_count_of_table,
+    "expect_column_pair_values_a_to_be_greater_than_b": rows.compare_pair(
         lambda expectation: ">=" if expectation.kwargs.get("or_equal") else ">", "over"
     ),
-    "expect_column_pair_values_to_be_equal": compare_pair(lambda _: "=", "equals"),
-    "expect_column_pair_values_to_be_in_set": pair_in_set,
-    "expect_multicolumn_sum_to_equal": sum_of_columns,
-    "expect_select_column_values_to_be_unique_within_record": different_columns,
-    "expect_multicolumn_values_to_be_unique": different_columns,
-    "unexpected_rows_expectation": unexpected_rows,
+    "expect_column_pair_values_to_be_equal": rows.compare_pair(lambda _: "=", "equals"),
+    "expect_column_pair_values_to_be_in_set": rows.pair_in_set,
+    "expect_multicolumn_sum_to_equal": rows.sum_of_columns,
+    "expect_select_column_values_to_be_unique_within_record": rows.different_columns,
+    "expect_multicolumn_values_to_be_unique": rows.different_columns,
+    "unexpected_rows_expectation": rows.unexpected_rows,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
@@ -18,15 +18,6 @@ _NEARLY_ALL = Decimal("99.999999")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConvertedCheck:
-    """A check before its name is made unique."""
-
-    name: str
-    rule: Mapping[str, object]
-    on_rows: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
     """One expectation: its arguments, and notes for its warning."""
 
@@ -35,16 +26,13 @@ class Expectation:
     notes: list[str] = field(default_factory=list)
 
     def column(self, key: str = "column") -> str:
-        name = self.kwargs.get(key)
-        if not isinstance(name, str) or not is_identifier(name) or name.lower() in _FEED:
-            raise NotConvertible(f"{name!r} is not a column's name here: letters, digits and underscores")
-        return name
+        return _column_name(self.kwargs.get(key))
 
     def columns(self, key: str = "column_list") -> list[str]:
         names = self.kwargs.get(key)
         if not isinstance(names, Sequence) or isinstance(names, str) or not names:
             raise NotConvertible(f"it has no {key}")
-        return [Expectation(type=self.type, kwargs={"column": name}).column() for name in names]
+        return [_column_name(name) for name in names]
 
     def sql(self, key: str = "column") -> str:
         return quoted(self.column(key))
@@ -73,23 +61,42 @@ class Expectation:
             raise NotConvertible(f"it has more than one {key}")
         return first
 
-    def bounds(self, low: str = "min_value", high: str = "max_value") -> list[tuple[str, object]]:
+    def bounds(self) -> list[tuple[str, object]]:
         """Return the bounds as operators with values."""
-        found = []
-        for key, strict, signs in ((low, "strict_min", (">=", ">")), (high, "strict_max", ("<=", "<"))):
+        bounds = []
+        for key, strict, sign in (("min_value", "strict_min", ">"), ("max_value", "strict_max", "<")):
             value = self.kwargs.get(key)
             if value is not None:
                 sql_literal(value)
-                found.append((signs[1] if self.kwargs.get(strict) else signs[0], value))
-        if not found:
+                bounds.append((sign if self.kwargs.get(strict) else f"{sign}=", value))
+        if not bounds:
             raise NotConvertible("it has no bounds")
-        if len(found) == 2 and _reversed(found[0][1], found[1][1]):
-            raise NotConvertible(f"no value can pass it: {found[0][1]} is more than {found[1][1]}")
-        return found
+        if len(bounds) == 2 and _reversed(bounds[0][1], bounds[1][1]):
+            raise NotConvertible(f"no value can pass it: {bounds[0][1]} is more than {bounds[1][1]}")
+        return bounds
 
 
+ConvertedCheck = tuple[str, Mapping[str, object]]
+"""A check: its name, before it is made unique, and its keys."""
 Converted = Iterable[ConvertedCheck]
 Convert = Callable[[Expectation], Converted]
+
+
+def _column_name(name: object) -> str:
+    if not isinstance(name, str) or not is_identifier(name) or name.lower() in _FEED:
+        raise NotConvertible(f"{name!r} is not a column's name here: letters, digits and underscores")
+    return name
+
+
+def exactly(convert: Convert) -> Convert:
+    """Return a converter for one `value` instead of bounds."""
+
+    def convert_value(expectation: Expectation) -> Converted:
+        value = expectation.kwargs.get("value")
+        kwargs = {**expectation.kwargs, "min_value": value, "max_value": value}
+        return convert(replace(expectation, kwargs=kwargs))
+
+    return convert_value
 
 
 def required_share(expectation: Expectation) -> Decimal | None:
@@ -126,7 +133,7 @@ def inclusive_bounds(bounds: Sequence[tuple[str, object]]) -> dict[str, object] 
 
 def whole_bounds(bounds: Iterable[tuple[str, object]]) -> dict[str, int]:
     """Return the bounds of a count as inclusive whole numbers, without a minimum of 0."""
-    found: dict[str, int] = {}
+    whole_numbers: dict[str, int] = {}
     for sign, value in bounds:
         number = Decimal(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
         if number is None or abs(number) >= _MOST:
@@ -136,21 +143,18 @@ def whole_bounds(bounds: Iterable[tuple[str, object]]) -> dict[str, int]:
         if not sign.endswith("=") and whole == number:
             whole += 1 if low else -1
         if low and whole > 0:
-            found["min"] = whole
+            whole_numbers["min"] = whole
         elif not low:
-            found["max"] = whole
-    if not found:
+            whole_numbers["max"] = whole
+    if not whole_numbers:
         raise NotConvertible("every number passes its bounds")
-    if found.get("min", 0) > found.get("max", _MOST):
+    if whole_numbers.get("min", 0) > whole_numbers.get("max", _MOST):
         raise NotConvertible("no batch can pass it")
-    return found
+    return whole_numbers
 
 
 def count_check(name: str, key: str, body: Mapping[str, object], bounds: Mapping[str, int], sql: str) -> ConvertedCheck:
     """Return a check with bounds of a count. Declared bounds start at 1, so a maximum of 0 becomes SQL."""
-    on_rows = key == "length"
     if bounds.get("max", 1) < 1:
-        return ConvertedCheck(
-            name=name, rule={"sql" if on_rows else "expect": f"{sql} <= {bounds['max']}"}, on_rows=on_rows
-        )
-    return ConvertedCheck(name=name, rule={key: {**body, **bounds}}, on_rows=on_rows)
+        return name, {"sql" if key == "length" else "expect": f"{sql} <= {bounds['max']}"}
+    return name, {key: {**body, **bounds}}

@@ -8,7 +8,6 @@ from decimal import Decimal
 from lakesmith.exchange.great_expectations.expectation import (
     Convert,
     Converted,
-    ConvertedCheck,
     Expectation,
     comparisons,
     count_check,
@@ -25,44 +24,47 @@ from lakesmith.sql import literal, quoted
 def required(expectation: Expectation) -> Converted:
     column, share = expectation.column(), required_share(expectation)
     if share is None:
-        yield ConvertedCheck(name=f"{column}_required", rule={"required": [column]})
+        yield f"{column}_required", {"required": [column]}
     else:
-        body = {"column": column, "max": percent_text(1 - share)}
-        yield ConvertedCheck(name=f"{column}_null_rate", rule={"null_rate": body}, on_rows=False)
+        yield f"{column}_null_rate", {"null_rate": {"column": column, "max": percent_text(1 - share)}}
 
 
-def all_null(expectation: Expectation) -> Converted:
-    yield ConvertedCheck(name=f"{expectation.column()}_empty", rule={"sql": f"{expectation.sql()} IS NULL"})
+def row_sql(name: str, condition: str, note: str | None = None) -> Convert:
+    """Return a converter to an SQL condition on one column."""
+
+    def convert(expectation: Expectation) -> Converted:
+        expectation.notes.extend([note] if note else [])
+        yield f"{expectation.column()}_{name}", {"sql": condition.format(expectation.sql())}
+
+    return convert
 
 
 def unique(expectation: Expectation) -> Converted:
-    yield ConvertedCheck(name=f"{expectation.column()}_unique", rule={"unique": expectation.column()})
+    yield f"{expectation.column()}_unique", {"unique": expectation.column()}
 
 
 def unique_columns(expectation: Expectation) -> Converted:
     columns = expectation.columns()
     if expectation.kwargs.get("ignore_row_if", "any_value_is_missing") != "any_value_is_missing":
         expectation.notes.append("rows with NULL in one of the columns are not compared")
-    yield ConvertedCheck(name=f"{'_'.join(columns)[:200]}_unique", rule={"unique": columns})
+    yield f"{'_'.join(columns)[:200]}_unique", {"unique": columns}
 
 
 def values_in_set(expectation: Expectation) -> Converted:
-    body = {"column": expectation.column(), "values": expectation.values()}
-    yield ConvertedCheck(name=f"{expectation.column()}_in", rule={"in": body})
+    yield f"{expectation.column()}_in", {"in": {"column": expectation.column(), "values": expectation.values()}}
 
 
 def not_in_set(expectation: Expectation) -> Converted:
     values = ", ".join(map(sql_literal, expectation.values()))
-    yield ConvertedCheck(name=f"{expectation.column()}_not_in", rule={"sql": f"{expectation.sql()} NOT IN ({values})"})
+    yield f"{expectation.column()}_not_in", {"sql": f"{expectation.sql()} NOT IN ({values})"}
 
 
 def between(expectation: Expectation) -> Converted:
     bounds, column = expectation.bounds(), expectation.column()
-    inclusive = inclusive_bounds(bounds)
-    if inclusive:
-        yield ConvertedCheck(name=f"{column}_range", rule={"range": {"column": column, **inclusive}})
+    if inclusive := inclusive_bounds(bounds):
+        yield f"{column}_range", {"range": {"column": column, **inclusive}}
     else:
-        yield ConvertedCheck(name=f"{column}_range", rule={"sql": comparisons(expectation.sql(), bounds)})
+        yield f"{column}_range", {"sql": comparisons(expectation.sql(), bounds)}
 
 
 def lengths_between(expectation: Expectation) -> Converted:
@@ -70,21 +72,9 @@ def lengths_between(expectation: Expectation) -> Converted:
     yield count_check(f"{expectation.column()}_length", "length", body, whole_bounds(expectation.bounds()), sql)
 
 
-def length_equals(expectation: Expectation) -> Converted:
-    same = Expectation(
-        type=expectation.type,
-        kwargs={
-            **expectation.kwargs,
-            "min_value": expectation.kwargs.get("value"),
-            "max_value": expectation.kwargs.get("value"),
-        },
-    )
-    yield from lengths_between(same)
-
-
 def matches_regex(expectation: Expectation) -> Converted:
     body = {"column": expectation.column(), "matches": _java_pattern(expectation.text("regex"))}
-    yield ConvertedCheck(name=f"{expectation.column()}_pattern", rule={"pattern": body})
+    yield f"{expectation.column()}_pattern", {"pattern": body}
 
 
 def _java_pattern(pattern: str) -> str:
@@ -94,23 +84,17 @@ def _java_pattern(pattern: str) -> str:
     return java
 
 
-def _match_any_or_all(expectation: Expectation, key: str, operator: str, *, negated: bool, name: str) -> Converted:
-    """Return a check that any, all or none of several patterns match."""
-    patterns = [_java_pattern(pattern) if operator == "RLIKE" else pattern for pattern in expectation.texts(key)]
-    joined = " AND " if expectation.kwargs.get("match_on") == "all" and not negated else " OR "
-    sql = joined.join(f"{expectation.sql()} {operator} {literal(pattern)}" for pattern in patterns)
-    yield ConvertedCheck(name=f"{expectation.column()}_{name}", rule={"sql": f"NOT ({sql})" if negated else sql})
-
-
 def matches_patterns(key: str, operator: str, *, negated: bool = False) -> Convert:
+    """Return a converter to a check that any, all or none of several patterns match."""
     name = ("not_" if negated else "") + ("like" if operator == "LIKE" else "pattern")
-    return lambda expectation: _match_any_or_all(expectation, key, operator, negated=negated, name=name)
 
+    def convert(expectation: Expectation) -> Converted:
+        patterns = [_java_pattern(pattern) if operator == "RLIKE" else pattern for pattern in expectation.texts(key)]
+        joined = " AND " if expectation.kwargs.get("match_on") == "all" and not negated else " OR "
+        sql = joined.join(f"{expectation.sql()} {operator} {literal(pattern)}" for pattern in patterns)
+        yield f"{expectation.column()}_{name}", {"sql": f"NOT ({sql})" if negated else sql}
 
-def parseable_time(expectation: Expectation) -> Converted:
-    expectation.notes.append("Spark reads fewer time formats than dateutil")
-    sql = f"{expectation.sql()} IS NULL OR try_cast({expectation.sql()} AS timestamp) IS NOT NULL"
-    yield ConvertedCheck(name=f"{expectation.column()}_time", rule={"sql": sql})
+    return convert
 
 
 def strftime_format(expectation: Expectation) -> Converted:
@@ -119,13 +103,7 @@ def strftime_format(expectation: Expectation) -> Converted:
     if pattern is None:
         raise NotConvertible(f"Spark cannot parse the format {written}")
     sql = f"{expectation.sql()} IS NULL OR try_to_timestamp({expectation.sql()}, {literal(pattern)}) IS NOT NULL"
-    yield ConvertedCheck(name=f"{expectation.column()}_format", rule={"sql": sql})
-
-
-def parseable_json(expectation: Expectation) -> Converted:
-    column = expectation.sql()
-    sql = f"{column} IS NULL OR trim({column}) = 'null' OR get_json_object({column}, '$') IS NOT NULL"
-    yield ConvertedCheck(name=f"{expectation.column()}_json", rule={"sql": sql})
+    yield f"{expectation.column()}_format", {"sql": sql}
 
 
 def compare_pair(operator: Callable[[Expectation], str], name: str) -> Convert:
@@ -137,9 +115,7 @@ def compare_pair(operator: Callable[[Expectation], str], name: str) -> Convert:
                 sql = f"({a} IS NULL) = ({b} IS NULL) AND {sql}"
             case "never":
                 sql = f"coalesce({sql}, false)"
-        yield ConvertedCheck(
-            name=f"{expectation.column('column_A')}_{name}_{expectation.column('column_B')}", rule={"sql": sql}
-        )
+        yield f"{expectation.column('column_A')}_{name}_{expectation.column('column_B')}", {"sql": sql}
 
     return convert
 
@@ -155,8 +131,7 @@ def pair_in_set(expectation: Expectation) -> Converted:
         "either_value_is_missing": [f"{a} IS NULL", f"{b} IS NULL"],
     }
     first = ignored.get(expectation.kwargs.get("ignore_row_if") or "both_values_are_missing", [])
-    name = f"{expectation.column('column_A')}_{expectation.column('column_B')}_in"
-    yield ConvertedCheck(name=name, rule={"sql": " OR ".join([*first, *each])})
+    yield f"{expectation.column('column_A')}_{expectation.column('column_B')}_in", {"sql": " OR ".join([*first, *each])}
 
 
 def _value_or_null(value: object) -> str:
@@ -175,7 +150,7 @@ def sum_of_columns(expectation: Expectation) -> Converted:
             sql = f"coalesce({sql}, {' AND '.join(f'{name} IS NULL' for name in names)})"
         case "never":
             sql = f"coalesce({sql}, false)"
-    yield ConvertedCheck(name=f"{'_'.join(columns)[:200]}_sum", rule={"sql": sql})
+    yield f"{'_'.join(columns)[:200]}_sum", {"sql": sql}
 
 
 def different_columns(expectation: Expectation) -> Converted:
@@ -184,7 +159,7 @@ def different_columns(expectation: Expectation) -> Converted:
     each = [f"{a} <> {b}" for number, a in enumerate(names) for b in names[number + 1 :]]
     if not each:
         raise NotConvertible("a single column has nothing to differ from")
-    yield ConvertedCheck(name=f"{'_'.join(columns)[:200]}_differ", rule={"sql": " AND ".join(each)})
+    yield f"{'_'.join(columns)[:200]}_differ", {"sql": " AND ".join(each)}
 
 
 def unexpected_rows(expectation: Expectation) -> Converted:
@@ -204,13 +179,8 @@ def unexpected_rows(expectation: Expectation) -> Converted:
     used = {key for key, value in tree.args.items() if value}
     table = tree.find(exp.Table)
     plain = isinstance(tree, exp.Select) and used <= {"kind", "expressions", "from", "from_", "where"}
+    reads_batch = table is not None and table.name == "batch__" and len(list(tree.find_all(exp.Query))) == 1
     where = tree.args.get("where")
-    if (
-        not plain
-        or where is None
-        or table is None
-        or table.name != "batch__"
-        or len(list(tree.find_all(exp.Query))) > 1
-    ):
+    if not plain or not reads_batch or where is None:
         raise NotConvertible("its query is more than SELECT … FROM {batch} WHERE …")
-    yield ConvertedCheck(name="unexpected_rows", rule={"sql": f"NOT ({where.this.sql(dialect='spark')})"})
+    yield "unexpected_rows", {"sql": f"NOT ({where.this.sql(dialect='spark')})"}
