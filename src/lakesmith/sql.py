@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -17,6 +18,19 @@ def literal(text: str) -> str:
     """A string literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def sql_value(value: object) -> str:
+    """A literal of a text, a number or a truth value. Spark compares a text with a date or time as its type."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return str(value)
+        case Decimal():
+            return f"{value:f}"
+        case _:
+            return literal(str(value))
 
 
 def quoted(name: str) -> str:

@@ -531,8 +531,8 @@ def test_an_expectation_with_an_untranslatable_row_condition_is_not_converted(
         ("expect_column_value_lengths_to_be_between", {**A, "min_value": 0}, "every number passes"),
         ("expect_column_values_to_be_null", {**A, "mostly": 0}, "not a share between 0 and 1"),
         ("expect_table_row_count_to_equal_other_table", {"other_table_name": "raw"}, "layer.table"),
-        ("unexpected_rows_expectation", {"unexpected_rows_query": "SELECT a FROM {batch} GROUP BY a"}, "more than"),
-        ("unexpected_rows_expectation", {"unexpected_rows_query": "SELECT * FROM other WHERE a < 0"}, "more than"),
+        ("unexpected_rows_expectation", {"unexpected_rows_query": "SELECT a FROM {batch} GROUP BY a"}, "is not SELECT"),
+        ("unexpected_rows_expectation", {"unexpected_rows_query": "SELECT * FROM other WHERE a < 0"}, "is not SELECT"),
     ],
 )
 def test_an_expectation_with_unsupported_arguments_is_not_converted(

@@ -45,7 +45,7 @@ def rule_keys(rule: CheckRule) -> tuple[str, Any]:
             return key, written_keys(replace(rule, theirs="" if rule.theirs == rule.own else rule.theirs))
         case Bounds():
             at = share_text(float(rule.at)) if rule.at is not None else None
-            return rule.of, _given(column=rule.column, at=at, min=rule.min, max=rule.max)
+            return rule.of, given(column=rule.column, at=at, min=rule.min, max=rule.max)
         case _:
             return key, written_keys(rule)
 
@@ -77,10 +77,10 @@ def contract_keys(mode: Contract, terms: Terms) -> Keys:
     """Return the keys below `contract`."""
     drift = {key: getattr(terms.drift, key) for key in Drifts.__dataclass_fields__} if terms.drift else {}
     previous = {
-        str(each.major): _given(until=each.until.isoformat(), columns=dict(each.columns) or None)
+        str(each.major): given(until=each.until.isoformat(), columns=dict(each.columns) or None)
         for each in terms.previous
     }
-    return {"mode": mode} | _given(
+    return {"mode": mode} | given(
         version=terms.version,
         compatibility=terms.compatibility,
         drift=drift or None,
@@ -116,5 +116,6 @@ def limit_text(limit: Limit | None) -> str | int | None:
     return limit.rows if limit.rows is not None else share_text(limit.share)
 
 
-def _given(**keys: Any) -> Keys:
+def given(**keys: Any) -> Keys:
+    """Return the keys that have a value."""
     return {key: value for key, value in keys.items() if value is not None}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from lakesmith.exchange.declaration_keys import Keys, share_text
+from lakesmith.declare.names import unique_name
+from lakesmith.exchange.declaration_keys import Keys, given, share_text
 from lakesmith.exchange.document_part import DocumentPart
-from lakesmith.exchange.odcs_sql import PROPERTY, VENDOR, batch_condition, row_condition, value_text
-from lakesmith.exchange.request import loader_problems
-from lakesmith.sql import quoted
+from lakesmith.exchange.odcs_sql import PROPERTY, VENDOR, batch_condition, row_condition
+from lakesmith.exchange.request import identifier, loader_problems
+from lakesmith.sql import quoted, sql_value
 
 _OPERATORS = {
     "mustBe": "=",
@@ -48,39 +48,28 @@ class ImportedChecks:
         if isinstance(rule, str):
             part.drop(rule)
             return
-        name, description = part.text("name"), part.text("description")
+        name, description, severity = part.text("name"), part.text("description"), part.text("severity")
         condition = rule.get("sql")
-        severity = part.text("severity")
         if column and not (name or description or custom or severity) and condition and column not in self.conditions:
             self.conditions[column] = condition
             return
         mild = "warn" if severity and severity.lower() in _MILD else None
-        keys = rule | {
-            key: value
-            for key, value in {
-                "where": custom.get("where"),
-                "on_fail": custom.get("onFail") or rule.get("on_fail") or mild,
-                "fail_above": custom.get("failAbove") or rule.get("fail_above"),
-                "owner": custom.get("owner"),
-                "description": description,
-            }.items()
-            if value is not None
-        }
-        self.put(part, name or f"{column or 'table'}_{next(iter(rule))}", keys)
+        options = given(
+            where=custom.get("where"),
+            on_fail=custom.get("onFail") or rule.get("on_fail") or mild,
+            fail_above=custom.get("failAbove") or rule.get("fail_above"),
+            owner=custom.get("owner"),
+            description=description,
+        )
+        self.put(part, name or f"{column or 'table'}_{next(iter(rule))}", rule | options)
 
     def put(self, part: DocumentPart, name: str, keys: Keys) -> None:
         """Add a check under a unique name, if the loader accepts it."""
-        made = re.sub(r"\W+", "_", name).strip("_") or "check"
-        made = f"_{made}" if made[0].isdigit() else made
-        taken = {check.lower() for check in self.checks}
-        numbered = next(
-            each for each in (made, *(f"{made}_{n}" for n in range(2, len(taken) + 3))) if each.lower() not in taken
-        )
-        problems = loader_problems({"checks": {numbered: keys}})
-        if problems:
+        name = unique_name(identifier(name) or "check", self.checks)
+        if problems := loader_problems({"checks": {name: keys}}):
             part.drop("; ".join(problem.what for problem in problems))
         else:
-            self.checks[numbered] = keys
+            self.checks[name] = keys
 
     def add_if_new(self, part: DocumentPart, name: str, keys: Keys) -> None:
         """Add a check unless its rule exists already."""
@@ -91,8 +80,7 @@ class ImportedChecks:
 
 def _rule(part: DocumentPart, column: str | None, custom: Keys) -> Keys | str:
     """Return the keys of the check, or the reason why there is none."""
-    kind = part.text("type") or "library"
-    match kind:
+    match part.text("type") or "library":
         case "library":
             return _library(part, column, custom)
         case "sql":
@@ -104,10 +92,10 @@ def _rule(part: DocumentPart, column: str | None, custom: Keys) -> Keys | str:
 
 
 def _custom(part: DocumentPart) -> Keys | str:
-    engine, found = part.text("engine"), part.take("implementation")
+    engine, rule = part.text("engine"), part.take("implementation")
     if engine != VENDOR:
         return f"rules of the engine {engine} are not supported"
-    return dict(found) if isinstance(found, dict) and len(found) == 1 else "the implementation is not one rule"
+    return dict(rule) if isinstance(rule, dict) and len(rule) == 1 else "the implementation is not one rule"
 
 
 def _library(part: DocumentPart, column: str | None, custom: Keys) -> Keys | str:
@@ -135,7 +123,7 @@ def _library(part: DocumentPart, column: str | None, custom: Keys) -> Keys | str
             rule = {"required": columns}
         case "missingValues":
             missing = list(arguments.get("missingValues") or [None])
-            values = [value_text(value) for value in missing if value is not None]
+            values = [sql_value(value) for value in missing if value is not None]
             present = [f"{quoted(only)} IS NOT NULL"] if None in missing else []
             listed = [f"{quoted(only)} NOT IN ({', '.join(values)})"] if values else []
             rule = {"sql": " AND ".join(present + listed)} if values else {"required": columns}
@@ -153,9 +141,9 @@ def _library(part: DocumentPart, column: str | None, custom: Keys) -> Keys | str
 
 def _comparison(part: DocumentPart) -> tuple[str, Any] | None:
     """Return the operator and its operand, or None when there is not exactly one."""
-    found = [(sign, part.take(key)) for key, sign in _OPERATORS.items()]
-    present = [(sign, value) for sign, value in found if value is not None]
-    return present[0] if len(present) == 1 else None
+    comparisons = [(sign, part.take(key)) for key, sign in _OPERATORS.items()]
+    written = [(sign, value) for sign, value in comparisons if value is not None]
+    return written[0] if len(written) == 1 else None
 
 
 def _limit(comparison: tuple[str, Any] | None, percent: bool) -> Keys | None:
@@ -177,14 +165,10 @@ def _limit(comparison: tuple[str, Any] | None, percent: bool) -> Keys | None:
 
 def _row_count(comparison: tuple[str, Any] | None) -> Keys | str:
     match comparison:
-        case (">=", value):
-            return {"row_count": {"min": value}}
-        case (">", value):
-            return {"row_count": {"min": value + 1}}
-        case ("<=", value):
-            return {"row_count": {"max": value}}
-        case ("<", value):
-            return {"row_count": {"max": value - 1}}
+        case (">=" | ">" as sign, value):
+            return {"row_count": {"min": value + 1 if sign == ">" else value}}
+        case ("<=" | "<" as sign, value):
+            return {"row_count": {"max": value - 1 if sign == "<" else value}}
         case ("=", value):
             return {"row_count": {"min": value, "max": value}}
         case ("between", [least, most]):
@@ -198,14 +182,12 @@ def _sql(part: DocumentPart, column: str | None, custom: Keys) -> Keys | str:
     where = custom.get("where")
     if column:
         query = PROPERTY.sub(lambda _: column, query)
-    if comparison is not None and comparison[1] is not False and comparison == ("=", 0):
-        condition = row_condition(query, where)
-        if condition is not None:
-            return {"sql": condition}
-    found = batch_condition(query, comparison) if comparison else None
-    if found is None:
+    if comparison == ("=", 0) and comparison[1] is not False and (condition := row_condition(query, where)):
+        return {"sql": condition}
+    aggregate = batch_condition(query, comparison) if comparison else None
+    if aggregate is None:
         return "the query is more than a condition on the table's rows or an aggregate of them"
-    condition, only = found
-    if where and only != where:
+    condition, query_where = aggregate
+    if where and query_where != where:
         return "its query and its `where` differ"
-    return {"expect": condition} | ({"where": only} if only else {})
+    return {"expect": condition} | ({"where": query_where} if query_where else {})

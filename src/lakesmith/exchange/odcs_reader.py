@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 from lakesmith.declare.names import TableName, is_identifier
 from lakesmith.errors import DeclarationError, Place, UsageError, did_you_mean
-from lakesmith.exchange.declaration_keys import Keys, duration_text
+from lakesmith.exchange.declaration_keys import Keys, duration_text, given
 from lakesmith.exchange.document_part import DocumentPart
 from lakesmith.exchange.odcs import library
 from lakesmith.exchange.odcs_checks import ImportedChecks
-from lakesmith.exchange.odcs_sql import value_text
 from lakesmith.exchange.odcs_types import column_type
-from lakesmith.exchange.request import ImportRequest, ImportResult, declaration_file, loader_problems, table_name
-from lakesmith.sql import quoted
+from lakesmith.exchange.request import (
+    ImportRequest,
+    ImportResult,
+    declaration_file,
+    identifier,
+    loader_problems,
+    table_name,
+)
+from lakesmith.sql import quoted, sql_value
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}
 _UNIT_WORDS = {"second": "s", "minute": "m", "hour": "h", "day": "d", "week": "w", "year": "y", "hr": "h", "yr": "y"}
@@ -43,7 +48,15 @@ def read_odcs(document: Mapping[str, Any], request: ImportRequest) -> ImportResu
     part.close()
     for column, condition in rules.conditions.items():
         columns[column]["check"] = condition
-    keys |= _accepted(columns, "columns", warnings)
+    if columns:
+        keys["columns"] = {
+            column: {
+                key: value
+                for key, value in block.items()
+                if _accepts({"columns": {column: {key: value}}}, f"{column}.{key}", warnings)
+            }
+            for column, block in columns.items()
+        }
     keys |= {"checks": rules.checks} if rules.checks else {}
     return declaration_file(name, keys, warnings)
 
@@ -107,18 +120,14 @@ def _head(part: DocumentPart, table: DocumentPart, name: TableName, *, renamed: 
         table.warn("physicalType")
     table.take("logicalType")
     tags = [*(part.take("tags") or ()), *(table.take("tags") or ())]
-    found: Keys = {
-        "description": description,
-        "owner": _owner(part),
-        "tags": _tags(table, tags),
-        "freshness": _freshness(part),
+    keys = given(
+        description=description,
+        owner=_owner(part),
+        tags=_tags(table, tags),
+        freshness=_freshness(part),
         **_terms(part),
-    }
-    accepted: Keys = {}
-    for key, value in found.items():
-        if value is not None:
-            accepted |= _accepted({key: value}, None, part.warnings)
-    return accepted
+    )
+    return {key: value for key, value in keys.items() if _accepts({key: value}, key, part.warnings)}
 
 
 def _owner(part: DocumentPart) -> str | None:
@@ -162,16 +171,15 @@ def _terms(part: DocumentPart) -> Keys:
     """Return the keys below `contract` and `quarantine`."""
     custom = part.custom(*_TERMS)
     version = part.text("version")
-    contract = {
-        "mode": custom.get("contract"),
-        "version": None if custom.get("versionCounted") else version,
+    written = given(
+        mode=custom.get("contract"),
+        version=None if custom.get("versionCounted") else version,
         **{key: custom.get(key) for key in ("compatibility", "drift", "previous", "registry")},
+    )
+    contract = {
+        key: value for key, value in written.items() if _accepts({"contract": {key: value}}, "contract", part.warnings)
     }
-    written: Keys = {}
-    for key, value in contract.items():
-        if value is not None:
-            written |= _accepted({"contract": {key: value}}, None, part.warnings).get("contract", {})
-    return {"contract": written or None, "quarantine": custom.get("quarantine")}
+    return {"contract": contract or None, "quarantine": custom.get("quarantine")}
 
 
 _Described = list[tuple[str, DocumentPart, DocumentPart | None]]
@@ -199,10 +207,8 @@ def _column_name(part: DocumentPart, columns: Mapping[str, Keys]) -> str | None:
     if stored and stored != called:
         part.warn("physicalName" if name == called else "name", f"the column is named '{name}'")
     if not is_identifier(name):
-        made = re.sub(r"\W+", "_", name).strip("_")
-        made = f"_{made}" if made[:1].isdigit() else made
-        part.warn("name", f"'{name}' is not a valid column name, so it became '{made}'")
-        name = made
+        part.warn("name", f"'{name}' is not a valid column name, so it became '{identifier(name)}'")
+        name = identifier(name)
     if name.lower() in {column.lower() for column in columns} or not is_identifier(name):
         part.drop("its name is missing or not unique")
         return None
@@ -216,19 +222,18 @@ def _column(part: DocumentPart, options: DocumentPart | None) -> Keys:
     part.take("primaryKeyPosition")
     deprecated = part.flag("deprecated")
     tags = [*(part.take("tags") or ()), *([f"classification:{classified}"] if classified else [])]
-    found = {
-        "type": None if custom.get("untyped") is True else type,
-        "required": part.flag("required") or None,
-        "key": part.flag("primaryKey") or None,
-        "unique": part.flag("unique") or None,
-        "tags": _tags(part, tags),
-        "description": part.text("description") or part.text("businessName"),
-        "since": custom.get("since"),
-        "deprecated": custom.get("deprecatedBecause") or ("deprecated" if deprecated else None),
-        "currency": custom.get("currency"),
-        "timezone": custom.get("timezone"),
-    }
-    return {key: value for key, value in found.items() if value is not None}
+    return given(
+        type=None if custom.get("untyped") is True else type,
+        required=part.flag("required") or None,
+        key=part.flag("primaryKey") or None,
+        unique=part.flag("unique") or None,
+        tags=_tags(part, tags),
+        description=part.text("description") or part.text("businessName"),
+        since=custom.get("since"),
+        deprecated=custom.get("deprecatedBecause") or ("deprecated" if deprecated else None),
+        currency=custom.get("currency"),
+        timezone=custom.get("timezone"),
+    )
 
 
 def _tags(part: DocumentPart, tags: list[object]) -> list[str] | None:
@@ -250,8 +255,7 @@ def _enumerated(part: DocumentPart, column: str, rules: ImportedChecks) -> None:
 def _bounded(options: DocumentPart, column: str, keys: Keys, rules: ImportedChecks) -> None:
     """Add the checks that the options of a type imply."""
     for word, least, most in (("range", "minimum", "maximum"), ("length", "minLength", "maxLength")):
-        bounds = {"min": options.take(least), "max": options.take(most)}
-        limits = {key: value for key, value in bounds.items() if value is not None}
+        limits = given(min=options.take(least), max=options.take(most))
         if word == "length" and limits.get("min") == 0:
             del limits["min"]
         if limits:
@@ -260,25 +264,15 @@ def _bounded(options: DocumentPart, column: str, keys: Keys, rules: ImportedChec
         rules.add_if_new(options, f"{column}_pattern", {"pattern": {"column": column, "matches": pattern}})
     for key, sign in (("exclusiveMinimum", ">"), ("exclusiveMaximum", "<")):
         if (bound := options.take(key)) is not None:
-            rules.add_if_new(options, f"{column}_range", {"sql": f"{quoted(column)} {sign} {value_text(bound)}"})
+            rules.add_if_new(options, f"{column}_range", {"sql": f"{quoted(column)} {sign} {sql_value(bound)}"})
     if (step := options.take("multipleOf")) is not None:
-        rules.add_if_new(options, f"{column}_multiple", {"sql": f"{quoted(column)} % {value_text(step)} = 0"})
+        rules.add_if_new(options, f"{column}_multiple", {"sql": f"{quoted(column)} % {sql_value(step)} = 0"})
     if zone := options.text("defaultTimezone"):
         keys.setdefault("timezone", zone)
 
 
-def _accepted(keys: Keys, below: str | None, warnings: list[str]) -> Keys:
-    """Return the keys that the loader accepts, and report the others."""
-    if below is None:
-        problems = loader_problems(keys)
-        warnings += [f"{next(iter(keys))}: {problem.what}" for problem in problems]
-        return {} if problems else keys
-    accepted: dict[str, Keys] = {}
-    for name, block in keys.items():
-        keys_of_name: Keys = {}
-        for key, value in block.items():
-            problems = loader_problems({below: {name: {key: value}}})
-            warnings += [f"{name}.{key}: {problem.what}" for problem in problems]
-            keys_of_name |= {} if problems else {key: value}
-        accepted[name] = keys_of_name
-    return {below: accepted} if accepted else {}
+def _accepts(keys: Keys, path: str, warnings: list[str]) -> bool:
+    """Whether the loader accepts the keys. Its errors become warnings."""
+    problems = loader_problems(keys)
+    warnings += [f"{path}: {problem.what}" for problem in problems]
+    return not problems

@@ -6,10 +6,10 @@ A condition is only exported as a query that is read back as the same condition.
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from typing import Any
 
-from lakesmith.sql import literal
+from lakesmith.exchange.plain_select import plain_select
+from lakesmith.sql import sql_value
 
 VENDOR = "lakesmith"
 """The engine of custom rules, and the vendor of custom properties."""
@@ -27,10 +27,10 @@ def row_query(condition: str, where: str | None) -> str:
 
 def row_condition(query: str, where: str | None = None) -> str | None:
     """Return the condition that the counted rows break, or None for another kind of query."""
-    found = _COUNT.fullmatch(query)
-    if found is None or not _is_plain(query):
+    match = _COUNT.fullmatch(query)
+    if match is None or not _is_plain(query):
         return None
-    breaking = found[1]
+    breaking = match[1]
     if where:
         if not breaking.endswith(tail := f" AND ({where})"):
             return None
@@ -48,54 +48,27 @@ def batch_query(condition: str, where: str | None) -> str:
 
 def batch_condition(query: str, comparison: tuple[str, Any]) -> tuple[str, str | None] | None:
     """Return the condition on aggregates that a query and a comparison express, and its `where`."""
-    found = _SELECT.fullmatch(query)
-    if found is None or not _is_plain(query):
+    match = _SELECT.fullmatch(query)
+    if match is None or not _is_plain(query):
         return None
-    value, where = found[1], found[2]
+    value, where = match[1], match[2]
     if _OBJECT.search(value) or (where and _OBJECT.search(where)):
         return None
     sign, expected = comparison
     if sign == "=" and expected is True:
         condition = _unwrapped(value) or value
-    elif isinstance(expected, list) and len(expected) != 2:
-        return None
     elif isinstance(expected, list):
-        condition = f"({value}) {sign.upper()} {value_text(expected[0])} AND {value_text(expected[1])}"
+        if len(expected) != 2:
+            return None
+        condition = f"({value}) {sign.upper()} {sql_value(expected[0])} AND {sql_value(expected[1])}"
     else:
-        condition = f"({value}) {sign} {value_text(expected)}"
+        condition = f"({value}) {sign} {sql_value(expected)}"
     return condition, (_unwrapped(where) or where) if where else None
 
 
-def value_text(value: object) -> str:
-    """Return a value as an SQL literal."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            return str(value)
-        case Decimal():
-            return format(value, "f")
-        case _:
-            return literal(str(value))
-
-
 def _is_plain(query: str) -> bool:
-    """Whether the query is one SELECT over one table, without groups, joins or subqueries."""
-    import sqlglot
-    from sqlglot import exp
-
-    from lakesmith.sqlproof.nesting import TooDeep, check_text
-
-    try:
-        check_text(query)
-        found = sqlglot.parse(_OBJECT.sub("lakesmith_object", query), dialect="spark")
-    except (sqlglot.errors.SqlglotError, TooDeep, RecursionError):
-        return False
-    select = found[0] if len(found) == 1 else None
-    if not isinstance(select, exp.Select):
-        return False
-    others = [value for key, value in select.args.items() if key not in ("expressions", "from_", "from", "where")]
-    return not any(others) and len(select.expressions) == 1 and len(list(select.find_all(exp.Select))) == 1
+    select = plain_select(_OBJECT.sub("lakesmith_object", query))
+    return select is not None and len(select.expressions) == 1
 
 
 def _unwrapped(text: str) -> str | None:

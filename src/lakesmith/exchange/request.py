@@ -75,15 +75,15 @@ def loader_problems(keys: Keys) -> list[LakesmithError]:
 
 def table_name(request: ImportRequest, *candidates: object, warnings: list[str]) -> TableName:
     """Return the requested name, else the first candidate that can be made a table name."""
+    parsed = (TableName.parse(str(each)) for each in candidates if each)
+    full = next((name for name in parsed if name), None)
     if request.name is not None:
         if not is_table_identifier(request.name):
             hint = "lower-case letters, digits and underscores, starting with a letter"
             raise UsageError("bad-name", f"'{request.name}' is not a valid table name", hint=hint)
-        return TableName(request.layer or _layer(candidates) or "bronze", request.name)
-    for each in candidates:
-        found = TableName.parse(str(each)) if each else None
-        if found:
-            return TableName(request.layer or found.layer, found.name)
+        return TableName(request.layer or (full.layer if full else "bronze"), request.name)
+    if full:
+        return TableName(request.layer or full.layer, full.name)
     for each in candidates:
         name = re.sub(r"[^a-z0-9_]+", "_", str(each or "").lower()).strip("_")[:63]
         if is_table_identifier(name):
@@ -95,6 +95,7 @@ def table_name(request: ImportRequest, *candidates: object, warnings: list[str])
     )
 
 
-def _layer(candidates: tuple[object, ...]) -> str | None:
-    found = [TableName.parse(str(each)) for each in candidates if each]
-    return next((name.layer for name in found if name), None)
+def identifier(text: str) -> str:
+    """Return the text with underscores for all characters that names do not allow; it may be empty."""
+    word = re.sub(r"\W+", "_", text).strip("_")
+    return f"_{word}" if word[:1].isdigit() else word

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import assert_never
 
 from lakesmith.declare.checks import (
@@ -18,7 +17,7 @@ from lakesmith.declare.checks import (
     Unique,
 )
 from lakesmith.declare.forms import Value
-from lakesmith.sql import literal, quoted
+from lakesmith.sql import literal, quoted, sql_value
 
 
 def condition_of(rule: RowRule, flag: str) -> str:
@@ -31,20 +30,20 @@ def condition_of(rule: RowRule, flag: str) -> str:
         case In():
             return f"{quoted(rule.column)} IN ({', '.join(map(sql_value, rule.values))})"
         case Range():
-            least = [f"{quoted(rule.column)} >= {sql_value(rule.min)}"] if rule.min is not None else []
-            most = [f"{quoted(rule.column)} <= {sql_value(rule.max)}"] if rule.max is not None else []
-            return " AND ".join(least + most)
+            return _within(quoted(rule.column), rule.min, rule.max)
         case Pattern():
             return f"{quoted(rule.column)} RLIKE {literal(rule.matches)}"
         case Length():
-            length = f"char_length({quoted(rule.column)})"
-            least = [f"{length} >= {rule.min}"] if rule.min is not None else []
-            most = [f"{length} <= {rule.max}"] if rule.max is not None else []
-            return " AND ".join(least + most)
+            return _within(f"char_length({quoted(rule.column)})", rule.min, rule.max)
         case Unique() | References() | Predicate():
             return quoted(flag)
         case _:
             assert_never(rule)
+
+
+def _within(sql: str, least: Value | None, most: Value | None) -> str:
+    bounds = ((">=", least), ("<=", most))
+    return " AND ".join(f"{sql} {sign} {sql_value(bound)}" for sign, bound in bounds if bound is not None)
 
 
 def needs_flag(rule: RowRule) -> bool:
@@ -81,18 +80,3 @@ def _between(least: object, most: object) -> str:
     if least is None:
         return f"at most {most}"
     return f"at least {least}" if most is None else f"between {least} and {most}"
-
-
-def sql_value(value: Value) -> str:
-    """Return the value as an SQL literal. Spark compares text with a date or time column as the column's type."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case int():
-            return str(value)
-        case Decimal():
-            return f"{value:f}"
-        case str():
-            return literal(value)
-        case _:
-            assert_never(value)

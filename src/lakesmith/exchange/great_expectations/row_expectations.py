@@ -18,6 +18,7 @@ from lakesmith.exchange.great_expectations.expectation import (
 )
 from lakesmith.exchange.great_expectations.patterns import java_regex, spark_format
 from lakesmith.exchange.great_expectations.row_conditions import NotConvertible, sql_literal
+from lakesmith.exchange.plain_select import plain_select
 from lakesmith.sql import literal, quoted
 
 
@@ -164,23 +165,10 @@ def different_columns(expectation: Expectation) -> Converted:
 
 def unexpected_rows(expectation: Expectation) -> Converted:
     """Convert `SELECT * FROM {batch} WHERE …`: rows that match the condition fail."""
-    import sqlglot
     from sqlglot import exp
-    from sqlglot.errors import SqlglotError
 
-    from lakesmith.sqlproof.nesting import TooDeep, check_text
-
-    query = expectation.text("unexpected_rows_query")
-    try:
-        check_text(query)
-        tree = sqlglot.parse_one(query.replace("{batch}", "batch__"), dialect="spark")
-    except (SqlglotError, TooDeep, RecursionError):
-        raise NotConvertible(f"its query cannot be read: {query}") from None
-    used = {key for key, value in tree.args.items() if value}
-    table = tree.find(exp.Table)
-    plain = isinstance(tree, exp.Select) and used <= {"kind", "expressions", "from", "from_", "where"}
-    reads_batch = table is not None and table.name == "batch__" and len(list(tree.find_all(exp.Query))) == 1
-    where = tree.args.get("where")
-    if not plain or not reads_batch or where is None:
-        raise NotConvertible("its query is more than SELECT … FROM {batch} WHERE …")
+    select = plain_select(expectation.text("unexpected_rows_query").replace("{batch}", "batch__"))
+    table, where = (select.find(exp.Table), select.args.get("where")) if select else (None, None)
+    if table is None or table.name != "batch__" or where is None:
+        raise NotConvertible("its query is not SELECT … FROM {batch} WHERE …")
     yield "unexpected_rows", {"sql": f"NOT ({where.this.sql(dialect='spark')})"}
