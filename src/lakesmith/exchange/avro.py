@@ -45,17 +45,17 @@ def _problems(table: Table) -> list[LakesmithError]:
     if not table.columns:
         what, hint = f"{table.name} declares no columns", "declare the columns: an Avro record needs fields"
         return [DeclarationError("no-columns", what, at=table.declared_at, table=str(table.name), hint=hint)]
-    found: list[LakesmithError] = []
+    problems: list[LakesmithError] = []
     for column in table.columns:
         if column.type is None:
             what = f"the column '{column.name}' has no type, but an Avro field needs one"
-            found.append(_problem("no-type", what, column, table, f"{column.name}: {{type: string, …}}"))
+            problems.append(_problem("no-type", what, column, table, f"{column.name}: {{type: string, …}}"))
         for name in (column.name, *_names(parse_type(column.type or "string"))):
             if not _NAME.fullmatch(name):
                 what = f"'{name}' is not a valid name in Avro"
                 hint = "rename it in the query: Avro names have letters a to z, digits and underscores"
-                found.append(_problem("bad-avro-name", what, column, table, hint))
-    return found
+                problems.append(_problem("bad-avro-name", what, column, table, hint))
+    return problems
 
 
 def _problem(code: str, what: str, column: Column, table: Table, hint: str) -> DeclarationError:
@@ -78,9 +78,12 @@ def _names(type: SparkType) -> list[str]:
 def _field(column: Column, space: str) -> dict[str, Any]:
     type = _type(parse_type(column.type or "string"), column.name, space)
     doc = {"doc": column.description} if column.description else {}
-    if column.required or column.key:
-        return {"name": column.name, "type": type} | doc
-    return {"name": column.name, "type": ["null", type], "default": None} | doc
+    field = {"name": column.name, "type": type} if column.required or column.key else _nullable(column.name, type)
+    return field | doc
+
+
+def _nullable(name: str, type: Any) -> dict[str, Any]:
+    return {"name": name, "type": ["null", type], "default": None}
 
 
 def _type(type: SparkType, name: str, space: str) -> Any:
@@ -98,13 +101,10 @@ def _type(type: SparkType, name: str, space: str) -> Any:
             # Avro maps have string keys; other maps become arrays of pairs, as in Iceberg.
             pair = [
                 {"name": "key", "type": _type(type.key, "key", f"{space}.{name}")},
-                {"name": "value", "type": ["null", _type(type.value, "value", f"{space}.{name}")], "default": None},
+                _nullable("value", _type(type.value, "value", f"{space}.{name}")),
             ]
             record = {"type": "record", "name": name, "namespace": space, "fields": pair}
             return {"type": "array", "items": record, "logicalType": "map"}
         case StructType():
-            fields = [
-                {"name": each, "type": ["null", _type(below, each, f"{space}.{name}")], "default": None}
-                for each, below in type.fields
-            ]
+            fields = [_nullable(each, _type(below, each, f"{space}.{name}")) for each, below in type.fields]
             return {"type": "record", "name": name, "namespace": space, "fields": fields}

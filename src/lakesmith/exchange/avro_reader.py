@@ -80,41 +80,39 @@ class _SchemaReader:
                 return self.named.get(full) or self.named[schema]
             case list():
                 branches = [self.type(each, space) for each in schema if each != "null"]
-                if len(branches) == 1:
-                    return branches[0]
-                return SimpleType("union")
+                return branches[0] if len(branches) == 1 else SimpleType("union")
             case Mapping():
                 return self._complex(schema, space)
             case _:
                 raise ValueError(schema)
 
     def _complex(self, schema: Mapping[str, Any], space: str) -> SparkType:
-        kind, logical = schema["type"], schema.get("logicalType")
+        word, logical = schema["type"], schema.get("logicalType")
         inside = _space(schema, space)
-        found: SparkType
+        type: SparkType
         if logical == "decimal":
-            found = DecimalType(int(schema["precision"]), int(schema.get("scale", 0)))
+            type = DecimalType(int(schema["precision"]), int(schema.get("scale", 0)))
         elif logical in _LOGICAL:
-            found = SimpleType(_LOGICAL[logical])
-        elif kind == "record":
+            type = SimpleType(_LOGICAL[logical])
+        elif word == "record":
             # Spark has no recursive types, so a name stands for a record in itself.
             self._name(schema, inside, SimpleType("recursive"))
             fields = tuple((str(each["name"]), self.type(each["type"], inside)) for each in schema["fields"])
-            found = StructType(fields)
-        elif kind == "array":
-            found = ArrayType(self.type(schema["items"], space))
-            if logical == "map" and isinstance(found.element, StructType):
-                (_, key), (_, value) = found.element.fields
-                found = MapType(key, value)
-        elif kind == "map":
-            found = MapType(SimpleType("string"), self.type(schema["values"], space))
-        elif kind in ("enum", "fixed"):
-            found = SimpleType("string" if kind == "enum" else "binary")
+            type = StructType(fields)
+        elif word == "array":
+            type = ArrayType(self.type(schema["items"], space))
+            if logical == "map" and isinstance(type.element, StructType):
+                (_, key), (_, value) = type.element.fields
+                type = MapType(key, value)
+        elif word == "map":
+            type = MapType(SimpleType("string"), self.type(schema["values"], space))
+        elif word in ("enum", "fixed"):
+            type = SimpleType("string" if word == "enum" else "binary")
         else:
-            found = self.type(kind, space)
+            type = self.type(word, space)
         if "name" in schema:
-            self._name(schema, inside, found)
-        return found
+            self._name(schema, inside, type)
+        return type
 
     def _name(self, schema: Mapping[str, Any], space: str, type: SparkType) -> None:
         name = str(schema["name"]).rpartition(".")[2]

@@ -116,6 +116,11 @@ def limit_text(limit: Limit | None) -> str | int | None:
     return limit.rows if limit.rows is not None else share_text(limit.share)
 
 
+def exact_number(value: Decimal) -> int | float:
+    """Return a number as JSON has it: a whole number without a fraction."""
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
 def given(**keys: Any) -> Keys:
     """Return the keys that have a value."""
     return {key: value for key, value in keys.items() if value is not None}

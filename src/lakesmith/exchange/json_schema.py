@@ -10,6 +10,7 @@ from typing import Any
 from lakesmith.declare.checks import Check, In, Length, Pattern, Range, Required
 from lakesmith.declare.spark_type import ArrayType, DecimalType, MapType, SimpleType, SparkType, StructType, parse_type
 from lakesmith.declare.table import Column, Table
+from lakesmith.exchange.declaration_keys import exact_number, given
 
 _PLAIN: dict[str, dict[str, Any]] = {
     "bigint": {"type": "integer"},
@@ -55,8 +56,8 @@ def json_schema(table: Table) -> dict[str, Any]:
 
 
 def _column(column: Column, checks: list[Check], closed: bool, *, nullable: bool) -> dict[str, Any]:
-    schema = _type(parse_type(column.type), closed) if column.type else {}
     type = parse_type(column.type) if column.type else None
+    schema = _type(type, closed) if type else {}
     for check in checks:
         constraint = _constraint(check, column.name, type)
         if constraint.keys() & schema.keys():
@@ -73,14 +74,14 @@ def _column(column: Column, checks: list[Check], closed: bool, *, nullable: bool
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema with null allowed. Rules on values ignore NULL."""
-    return {
-        key: [*([value] if key == "type" else value), "null" if key == "type" else None]
-        if key in ("type", "enum")
-        else [_nullable(each) for each in value]
-        if key == "allOf"
-        else value
-        for key, value in schema.items()
-    }
+    nullable = dict(schema)
+    if "type" in schema:
+        nullable["type"] = [schema["type"], "null"]
+    if "enum" in schema:
+        nullable["enum"] = [*schema["enum"], None]
+    if "allOf" in schema:
+        nullable["allOf"] = [_nullable(each) for each in schema["allOf"]]
+    return nullable
 
 
 def _type(type: SparkType, closed: bool) -> dict[str, Any]:
@@ -97,8 +98,7 @@ def _type(type: SparkType, closed: bool) -> dict[str, Any]:
             return {"type": "object", "additionalProperties": _nullable(_type(type.value, closed))}
         case StructType():
             fields = {name: _nullable(_type(each, closed)) for name, each in type.fields}
-            made: dict[str, Any] = {"type": "object", "properties": fields}
-            return made | ({"additionalProperties": False} if closed else {})
+            return {"type": "object", "properties": fields, **({"additionalProperties": False} if closed else {})}
 
 
 def _constraint(check: Check, column: str, type: SparkType | None) -> dict[str, Any]:
@@ -110,8 +110,7 @@ def _constraint(check: Check, column: str, type: SparkType | None) -> dict[str, 
             bounds = {"minimum": rule.min, "maximum": rule.max}
             return {key: _value(each) for key, each in bounds.items() if isinstance(each, int | Decimal)}
         case Length() as rule if rule.column == column:
-            lengths = {"minLength": rule.min, "maxLength": rule.max}
-            return {key: each for key, each in lengths.items() if each is not None}
+            return given(minLength=rule.min, maxLength=rule.max)
         case Pattern() as rule if rule.column == column and not _JAVA_ONLY.search(rule.matches):
             return {"pattern": rule.matches}
         case _:
@@ -125,6 +124,4 @@ def _is_number(type: SparkType | None) -> bool:
 
 
 def _value(value: str | int | Decimal | bool) -> str | int | float | bool:
-    if not isinstance(value, Decimal):
-        return value
-    return int(value) if value == value.to_integral_value() else float(value)
+    return exact_number(value) if isinstance(value, Decimal) else value

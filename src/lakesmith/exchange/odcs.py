@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakesmith.declare.checks import (
     BatchSql,
@@ -26,6 +26,8 @@ from lakesmith.errors import InfrastructureError
 from lakesmith.exchange.declaration_keys import (
     contract_keys,
     duration_text,
+    exact_number,
+    given,
     limit_text,
     rule_keys,
     share_text,
@@ -33,9 +35,6 @@ from lakesmith.exchange.declaration_keys import (
 )
 from lakesmith.exchange.odcs_sql import VENDOR, batch_condition, batch_query, row_condition, row_query
 from lakesmith.load.yaml_writer import yaml_document
-
-if TYPE_CHECKING:
-    from open_data_contract_standard.model import CustomProperty, DataQuality, SchemaProperty
 
 API_VERSION = "v3.2.0"
 _LOGICAL = {
@@ -68,19 +67,19 @@ def library() -> Any:
 def odcs_text(table: Table, *, lake: str) -> str:
     """Return the document as YAML."""
     standard = library()
-    inside: dict[str, list[DataQuality]] = {column.name: [] for column in table.columns}
-    across: list[DataQuality] = []
+    rules: dict[str | None, list[Any]] = {None: [], **{column.name: [] for column in table.columns}}
     for column in table.columns:
         if column.check is not None:
-            inside[column.name].append(_quality(**_row_sql(RowSql(condition=column.check), None)))
+            rule = _row_sql(RowSql(condition=column.check), None)
+            rules[column.name].append(standard.DataQuality(**rule))
     for check in table.checks:
-        column_name, rule = _rule(check, inside)
-        (inside[column_name] if column_name else across).append(rule)
+        column_name, rule = _rule(check, rules)
+        rules[column_name].append(rule)
     keys = [column.name for column in table.columns if column.key]
-    properties = [_column(column, table.checks, keys, inside[column.name]) for column in table.columns]
+    properties = [_column(column, table.checks, keys, rules[column.name]) for column in table.columns]
     terms = contract_keys(table.contract, table.terms)
     version = terms.pop("version", None)
-    made = standard.OpenDataContractStandard(
+    document = standard.OpenDataContractStandard(
         apiVersion=API_VERSION,
         kind="DataContract",
         id=f"{lake}:{table.name}",
@@ -97,7 +96,7 @@ def odcs_text(table: Table, *, lake: str) -> str:
                 description=table.description,
                 tags=list(table.tags) or None,
                 properties=properties or None,
-                quality=across or None,
+                quality=rules[None] or None,
             )
         ],
         team=standard.Team(name=table.owner) if table.owner else None,
@@ -109,24 +108,24 @@ def odcs_text(table: Table, *, lake: str) -> str:
             **terms,
         ),
     )
-    return yaml_document(made.model_dump(exclude_none=True, by_alias=True))
+    return yaml_document(document.model_dump(exclude_none=True, by_alias=True))
 
 
 def _freshness(seconds: float | None) -> list[Any] | None:
     text = duration_text(seconds)
     if text is None:
         return None
-    value = Decimal(text[:-1])
-    return [library().ServiceLevelAgreementProperty(property="freshness", value=_number(value), unit=text[-1])]
+    value = exact_number(Decimal(text[:-1]))
+    return [library().ServiceLevelAgreementProperty(property="freshness", value=value, unit=text[-1])]
 
 
-def _column(column: Column, checks: tuple[Check, ...], keys: list[str], quality: list[DataQuality]) -> SchemaProperty:
+def _column(column: Column, checks: tuple[Check, ...], keys: list[str], quality: list[Any]) -> Any:
     # The standard's JSON Schema requires a type, unlike its text.
     typed: dict[str, Any] = _typed(parse_type(column.type)) if column.type else {"logicalType": "string"}
     options = _options(column, checks, typed["logicalType"]) if column.type else {}
     if options:
         typed["logicalTypeOptions"] = {**typed.get("logicalTypeOptions", {}), **options}
-    return library().SchemaProperty(  # type: ignore[no-any-return]
+    return library().SchemaProperty(
         name=column.name,
         **typed,
         required=column.required or None,
@@ -170,24 +169,24 @@ def _typed(type: SparkType) -> dict[str, Any]:
 
 def _options(column: Column, checks: tuple[Check, ...], logical: str) -> dict[str, Any]:
     """Return bounds as options of the type. The rule itself is among the quality rules too, with its name."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for check in checks:
         rule = check.rule
-        if not isinstance(rule, Range | Length) or rule.column != column.name or check.where:
+        if not isinstance(rule, Range | Length) or rule.column != column.name:
             continue
-        if check.on_fail == "warn" or check.fail_above:
+        if check.where or check.on_fail == "warn" or check.fail_above:
             continue
         least, most = ("minimum", "maximum") if isinstance(rule, Range) else ("minLength", "maxLength")
         allowed = (str,) if logical in ("date", "timestamp") else (int, Decimal)
-        bounds = [value for value in (rule.min, rule.max) if value is not None]
-        fits = all(isinstance(value, allowed) and not isinstance(value, bool) for value in bounds)
-        about = ("date", "timestamp", "number", "integer") if isinstance(rule, Range) else ("string",)
-        if fits and logical in about and least not in found and most not in found:
-            found |= {key: value for key, value in ((least, rule.min), (most, rule.max)) if value is not None}
-    return found
+        bounds = given(**{least: rule.min, most: rule.max})
+        fits = all(isinstance(value, allowed) and not isinstance(value, bool) for value in bounds.values())
+        bounded = ("date", "timestamp", "number", "integer") if isinstance(rule, Range) else ("string",)
+        if fits and logical in bounded and least not in options and most not in options:
+            options |= bounds
+    return options
 
 
-def _rule(check: Check, columns: Mapping[str, object]) -> tuple[str | None, DataQuality]:
+def _rule(check: Check, columns: Collection[str | None]) -> tuple[str | None, Any]:
     """Return the check as a rule of the standard, with its column if it has one."""
     rule = check.rule
     custom: dict[str, Any] = {"where": check.where}
@@ -201,7 +200,10 @@ def _rule(check: Check, columns: Mapping[str, object]) -> tuple[str | None, Data
         case NullRate() if rule.column in columns:
             most = share_text(rule.max) or ""
             share = Decimal(most[:-1]) if most.endswith("%") else Decimal(most) * 100
-            column, fields = rule.column, _library("nullValues", unit="percent", mustBeLessOrEqualTo=_number(share))
+            column, fields = (
+                rule.column,
+                _library("nullValues", unit="percent", mustBeLessOrEqualTo=exact_number(share)),
+            )
         case In() if rule.column in columns:
             column, fields = rule.column, _library("invalidValues", {"validValues": list(rule.values)}, mustBe=0)
         case Pattern() if rule.column in columns:
@@ -221,10 +223,13 @@ def _rule(check: Check, columns: Mapping[str, object]) -> tuple[str | None, Data
         case _:
             fields = _custom_rule(rule)
     custom |= {"onFail": check.on_fail, "failAbove": limit_text(check.fail_above), "owner": check.owner}
-    severity = _SEVERITIES[check.on_fail]
-    made = _quality(name=check.name, description=check.description, severity=severity, **fields)
-    made.customProperties = _custom(**custom)
-    return column, made
+    return column, library().DataQuality(
+        name=check.name,
+        description=check.description,
+        severity=_SEVERITIES[check.on_fail],
+        customProperties=_custom(**custom),
+        **fields,
+    )
 
 
 def _row_sql(rule: RowSql, where: str | None) -> dict[str, Any]:
@@ -262,18 +267,6 @@ def _bounds(rule: RowCount) -> dict[str, Any]:
             return {"mustBeBetween": [least, most]}
 
 
-def _quality(**fields: Any) -> DataQuality:
-    return library().DataQuality(**fields)  # type: ignore[no-any-return]
-
-
-def _custom(**values: Any) -> list[CustomProperty] | None:
-    made = [
-        library().CustomProperty(property=key, value=value, vendor=VENDOR)
-        for key, value in values.items()
-        if value is not None
-    ]
-    return made or None
-
-
-def _number(value: Decimal) -> int | float:
-    return int(value) if value == value.to_integral_value() else float(value)
+def _custom(**values: Any) -> list[Any] | None:
+    model = library().CustomProperty
+    return [model(property=key, value=value, vendor=VENDOR) for key, value in given(**values).items()] or None
