@@ -10,7 +10,6 @@ from lakesmith.exchange.avro import avro_text
 from lakesmith.exchange.imports import import_contract, read_document
 from lakesmith.exchange.json_schema import json_schema_text
 from lakesmith.exchange.odcs import odcs_text
-from lakesmith.exchange.publish import publish_all, registry_problems
 from lakesmith.exchange.request import ImportRequest, ImportResult
 
 __all__ = [
@@ -20,9 +19,7 @@ __all__ = [
     "ImportResult",
     "export_contract",
     "import_contract",
-    "publish_all",
     "read_document",
-    "registry_problems",
 ]
 
 Format = Literal["odcs", "avro", "json-schema"]

@@ -44,13 +44,12 @@ def avro_fields(text: str) -> dict[str, AvroField] | None:
         schema = json.loads(text)
         if not isinstance(schema, Mapping) or schema.get("type") != "record":
             return None
-        reader = _SchemaReader()
-        reader.type(schema, "")
-        space = _space(schema, "")
-        return {
-            str(each["name"]): AvroField(type=reader.type(each["type"], space), nullable=_is_nullable(each["type"]))
-            for each in schema["fields"]
-        }
+        record = _SchemaReader().type(schema, "")
+        if not isinstance(record, StructType):
+            return None
+        nullable = [_is_nullable(each["type"]) for each in schema["fields"]]
+        pairs = zip(record.fields, nullable, strict=True)
+        return {name: AvroField(type=type, nullable=is_nullable) for (name, type), is_nullable in pairs}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 

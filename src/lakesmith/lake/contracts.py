@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,14 +15,11 @@ from lakesmith.contracts import (
     removed_contracts,
     tables_with_contract,
 )
-from lakesmith.declare import Table
-from lakesmith.errors import raise_all
 from lakesmith.lake.declarations import column_names
 from lakesmith.lake.facts import read_facts
 from lakesmith.lake.open_lake import OpenLake
 from lakesmith.records import ContractRecord, StepRecord
 from lakesmith.reports import ContractCheck, ContractDiff, Publication
-from lakesmith.sources import registry_of
 
 if TYPE_CHECKING:
     from lakesmith.exchange import Format, ImportResult
@@ -53,19 +49,11 @@ def check_contracts(lake: OpenLake, tables: Sequence[str] = ()) -> tuple[Contrac
     """Whether stored tables have the columns that their contracts promise."""
     declared = [name for name, table in lake.tables.items() if table.columns]
     chosen = tables_with_contract(lake.tables, declared, [lake.table_name(name) for name in tables])
-    _check_registries(lake, [lake.tables[name] for name in chosen])
+    if any(lake.tables[name].terms.registry for name in chosen):
+        from lakesmith.lake.registries import check_registries
+
+        check_registries(lake, [lake.tables[name] for name in chosen])
     return tuple(compare_stored_table(lake.tables[name], lake.table_facts(name)) for name in chosen)
-
-
-def _check_registries(lake: OpenLake, tables: Sequence[Table]) -> None:
-    """Raise when a registry is the truth and a declaration differs from it."""
-    governed = [(table, at) for table in tables if (at := table.terms.registry) and at.truth == "registry"]
-    if not governed:
-        return
-    from lakesmith.exchange import registry_problems
-
-    here = lake.declaration.environment
-    raise_all([e for table, at in governed for e in registry_problems(table, at, registry_of(table, here))])
 
 
 def new_contract_records(lake: OpenLake, run_id: str, steps: Sequence[StepRecord]) -> list[ContractRecord]:
@@ -96,7 +84,7 @@ def publish_contracts(lake: OpenLake, tables: Sequence[str] = ()) -> Publication
 
     Without `tables`, all tables that name a registry.
     """
-    from lakesmith.exchange import publish_all
+    from lakesmith.lake.registries import publish_all
 
     chosen = [lake.tables[lake.table_name(table)] for table in tables] or list(lake.tables.values())
-    return publish_all(chosen, partial(registry_of, environment=lake.declaration.environment), named=bool(tables))
+    return publish_all(lake, chosen, named=bool(tables))

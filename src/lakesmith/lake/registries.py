@@ -3,86 +3,67 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from collections.abc import Sequence
+from typing import Literal
 
+from lakesmith.declare import Table
 from lakesmith.declare.contract import Registered
 from lakesmith.declare.spark_type import ArrayType, MapType, SimpleType, SparkType, StructType, parse_type
-from lakesmith.declare.table import Column, Table
+from lakesmith.declare.table import Column
 from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, UsageError, raise_all
 from lakesmith.exchange.avro import avro_schema
 from lakesmith.exchange.avro_reader import AvroField, avro_fields
+from lakesmith.lake.open_lake import OpenLake
 from lakesmith.reports import Publication, PublishedSchema
+from lakesmith.sources import registry_of
+from lakesmith.sources.registry import Registry, Schema
 
-State = Literal["registered", "unchanged", "agrees"]
-
-
-class RegisteredSchema(Protocol):
-    """A schema in a registry."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def text(self) -> str: ...
+_HINT = "add contract: {registry: {connection: NAME}}"
 
 
-class SchemaRegistry(Protocol):
-    """The operations of a schema registry."""
-
-    @property
-    def url(self) -> str: ...
-
-    def latest(self, subject: str) -> RegisteredSchema | None: ...
-
-    def find_version(self, subject: str, text: str) -> tuple[int, int] | None: ...
-
-    def incompatibilities(self, subject: str, text: str) -> tuple[str, ...] | None: ...
-
-    def register(self, subject: str, text: str) -> int: ...
-
-    def level(self, subject: str) -> str | None: ...
-
-    def set_level(self, subject: str, level: str) -> None: ...
-
-
-def publish_all(tables: Sequence[Table], registry_of: Callable[[Table], SchemaRegistry], *, named: bool) -> Publication:
+def publish_all(lake: OpenLake, tables: Sequence[Table], *, named: bool) -> Publication:
     """Publish each contract that names a registry. One failure does not stop the others.
 
     `named`: the user named the tables, so each of them needs a registry.
     """
-    done: list[PublishedSchema] = []
+    published: list[PublishedSchema] = []
     errors: list[LakesmithError] = []
     without = [table for table in tables if table.terms.registry is None]
     if named:
-        raise_all([_no_registry(table) for table in without])
+        what = "the contract of {} names no registry"
+        raise_all(
+            [_problem("no-registry", what.format(table.name), table.declared_at, table, _HINT) for table in without]
+        )
     elif len(without) == len(tables):
-        what, hint = "no contract of the lake names a registry", "add contract: {registry: {connection: NAME}}"
-        raise UsageError("no-registry", what, hint=hint)
+        raise UsageError("no-registry", "no contract of the lake names a registry", hint=_HINT)
     for table in tables:
         try:
             if table.terms.registry is not None:
-                done.append(publish(table, table.terms.registry, registry_of(table)))
+                registry = registry_of(table, lake.declaration.environment)
+                published.append(_publish(table, table.terms.registry, registry))
         except Problems as problems:
             errors += problems.errors
         except LakesmithError as error:
             error.table = error.table or str(table.name)
             errors.append(error)
-    return Publication(contracts=tuple(done), errors=tuple(errors))
+    return Publication(contracts=tuple(published), errors=tuple(errors))
 
 
 def _no_registry(table: Table) -> DeclarationError:
-    what, hint = f"the contract of {table.name} names no registry", "add contract: {registry: {connection: NAME}}"
-    return _problem("no-registry", what, table.declared_at, table, hint)
+    return _problem("no-registry", f"the contract of {table.name} names no registry", table.declared_at, table, _HINT)
 
 
-def publish(table: Table, at: Registered, registry: SchemaRegistry) -> PublishedSchema:
+def check_registries(lake: OpenLake, tables: Sequence[Table]) -> None:
+    """Raise when a registry is the source of truth and a declaration differs from it."""
+    governed = [(table, at) for table in tables if (at := table.terms.registry) and at.truth == "registry"]
+    here = lake.declaration.environment
+    raise_all([each for table, at in governed for each in _differences(table, at, registry_of(table, here))])
+
+
+def _publish(table: Table, at: Registered, registry: Registry) -> PublishedSchema:
     """Register the declared schema. When the registry is the source of truth, only compare."""
     if at.truth == "registry":
-        raise_all(registry_problems(table, at, registry))
+        raise_all(_differences(table, at, registry))
         newest = registry.latest(at.subject)
         assert newest is not None
         return _published(table, at, newest.id, None, "agrees")
@@ -92,8 +73,8 @@ def publish(table: Table, at: Registered, registry: SchemaRegistry) -> Published
     # Set the level first, because the registry applies it to the new schema. Only an existing subject has one.
     if newest is not None:
         _set_level(registry, at.subject, level)
-        if (found := registry.find_version(at.subject, text)) is not None:
-            return _published(table, at, *found, "unchanged")
+        if (registered := registry.find_version(at.subject, text)) is not None:
+            return _published(table, at, *registered, "unchanged")
         if (incompatibilities := registry.incompatibilities(at.subject, text)) is not None:
             reasons = "; ".join((*_changes(newest, text), *incompatibilities))
             raise DeclarationError(
@@ -106,11 +87,11 @@ def publish(table: Table, at: Registered, registry: SchemaRegistry) -> Published
     id = registry.register(at.subject, text)
     if newest is None:
         _set_level(registry, at.subject, level)
-    found = registry.find_version(at.subject, text)
-    return _published(table, at, id, found[1] if found else None, "registered")
+    registered = registry.find_version(at.subject, text)
+    return _published(table, at, id, registered[1] if registered else None, "registered")
 
 
-def _changes(newest: RegisteredSchema, text: str) -> list[str]:
+def _changes(newest: Schema, text: str) -> list[str]:
     """Return how a schema differs from the newest one, when both are records."""
     before, after = (avro_fields(newest.text) if newest.kind == "AVRO" else None) or {}, avro_fields(text) or {}
     changes = [f"'{name}' was removed" for name in before if name not in after]
@@ -125,12 +106,18 @@ def _changes(newest: RegisteredSchema, text: str) -> list[str]:
     return changes
 
 
-def _set_level(registry: SchemaRegistry, subject: str, level: str) -> None:
+def _set_level(registry: Registry, subject: str, level: str) -> None:
     if registry.level(subject) != level:
         registry.set_level(subject, level)
 
 
-def _published(table: Table, at: Registered, id: int, version: int | None, state: State) -> PublishedSchema:
+def _published(
+    table: Table,
+    at: Registered,
+    id: int,
+    version: int | None,
+    state: Literal["registered", "unchanged", "agrees"],
+) -> PublishedSchema:
     return PublishedSchema(
         table=str(table.name),
         subject=at.subject,
@@ -141,10 +128,8 @@ def _published(table: Table, at: Registered, id: int, version: int | None, state
     )
 
 
-def registry_problems(table: Table, at: Registered, registry: SchemaRegistry) -> list[LakesmithError]:
-    """Return how the declaration differs from the registry, when the registry is the source of truth."""
-    if at.truth != "registry":
-        return []
+def _differences(table: Table, at: Registered, registry: Registry) -> list[LakesmithError]:
+    """Return how the declaration differs from the registry, which is the source of truth."""
     newest = registry.latest(at.subject)
     if newest is None:
         what = f"the registry at {registry.url} has no subject '{at.subject}', but is the source of truth"
