@@ -109,13 +109,13 @@ UNTRACED = {
     "SELECT max(day) AS day, k FROM silver.orders GROUP BY k": "'day' is an aggregate (line 1)",
     "SELECT day, sum(x) AS s FROM silver.orders": "it aggregates over all rows",
     "SELECT day, k, sum(x) AS s FROM silver.orders GROUP BY ROLLUP (day, k)": (
-        "it groups by several sets of columns (ROLLUP, CUBE or GROUPING SETS)"
+        "it groups by several sets of columns (ROLLUP, CUBE or GROUPING SETS, line 1)"
     ),
     "SELECT day, sum(x) AS s FROM silver.orders GROUP BY day WITH ROLLUP": (
-        "it groups by several sets of columns (ROLLUP, CUBE or GROUPING SETS)"
+        "it groups by several sets of columns (ROLLUP, CUBE or GROUPING SETS, line 1)"
     ),
     "SELECT day, sum(x) AS s FROM silver.orders GROUP BY day, CUBE (k)": (
-        "it groups by several sets of columns (ROLLUP, CUBE or GROUPING SETS)"
+        "it groups by several sets of columns (ROLLUP, CUBE or GROUPING SETS, line 1)"
     ),
     "SELECT day, sum(x) OVER w AS s FROM silver.orders WINDOW w AS (PARTITION BY day)": (
         "a window function reads rows of other partitions: PARTITION BY lacks 'day' (line 1)"
@@ -171,6 +171,11 @@ UNTRACED = {
 @pytest.mark.parametrize(("text", "reason"), UNTRACED.items())
 def test_a_partition_that_cannot_be_traced_says_why(text: str, reason: str) -> None:
     assert partition_trace(sql(text), "day") == reason
+
+
+def test_a_column_with_the_name_of_its_table_is_traced() -> None:
+    expected = PartitionTrace(table=named("silver.orders"), expression="orders")
+    assert partition_trace(sql("SELECT silver.orders.orders FROM silver.orders"), "orders") == expected
 
 
 def test_same_as_is_trusted() -> None:

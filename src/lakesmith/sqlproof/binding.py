@@ -22,7 +22,7 @@ def bind(query: SqlQuery, names: Mapping[TableName, str]) -> str:
     text = statement.text
     edits: list[tuple[int, int, str]] = []
     for reference in statement.references:
-        alias = "" if reference.alias else f" AS `{reference.table.name}`"
+        alias = "" if reference.aliased else f" AS `{reference.table.name}`"
         view = names[reference.table].replace("`", "``")
         edits.append((reference.start, reference.end, f"`{view}`{alias}"))
     edits.extend((start, end, "") for start, end in _layer_prefixes(statement))
@@ -62,24 +62,18 @@ def _qualified_uses(statement: Statement) -> Iterator[tuple[Scope, ColumnUse, So
     for scope in statement.scopes:
         for use in scope.uses:
             written = column_parts(use.node)
-            if len(written) < 3 or f"{written[0]}.{written[1]}" not in tables:
+            table = ".".join(written[:2])
+            if len(written) < 3 or table not in tables:
                 continue
-            outer: Scope | None = scope
-            found: Source | None = None
-            is_alias = False
-            while outer is not None and found is None and not is_alias:
-                is_alias = outer.named(written[0]) is not None
-                found = next(
-                    (
-                        source
-                        for source in outer.sources
-                        if not source.aliased and str(source.table) == f"{written[0]}.{written[1]}"
-                    ),
-                    None,
-                )
-                outer = outer.parent
-            if not is_alias:
-                yield scope, use, found
+            for visible in scope.outward():
+                if visible.named(written[0]) is not None:
+                    break
+                source = visible.unaliased(table)
+                if source is not None:
+                    yield scope, use, source
+                    break
+            else:
+                yield scope, use, None
 
 
 def _ambiguous(scope: Scope, source: Source) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
@@ -60,7 +59,7 @@ def check_conditions(table: Table, columns: Sequence[str] | None) -> list[Lakesm
     if query_columns is not None or columns is not None:
         known = list(dict.fromkeys((*(query_columns or columns or ()), *(column.name for column in table.columns))))
     for condition, shown, place in written:
-        used, fault = analysis_cache.get("condition", condition, functools.partial(_read_condition, condition))
+        used, fault, _ = _condition_facts(condition)
         if fault is not None:
             errors.append(
                 DeclarationError(
@@ -86,32 +85,30 @@ def check_conditions(table: Table, columns: Sequence[str] | None) -> list[Lakesm
 def _wrong_aggregates(table: Table, check: Check) -> Iterator[LakesmithError]:
     """Yield errors: an aggregate in a check per row, or none in a check of the whole batch."""
     wants = isinstance(check.rule, BatchRule)
-    for text in sql_named(check.rule):
-        if analysis_cache.get("aggregate", text, functools.partial(_has_aggregate, text)) == (not wants):
-            what, hint = (
-                ("has no aggregate, but `expect` checks the whole batch", "such as count(*) > 0; `sql` checks each row")
-                if wants
-                else ("has an aggregate, but `sql` checks each row", "`expect` checks the whole batch")
-            )
+    what, hint = (
+        ("has no aggregate, but `expect` checks the whole batch", "such as count(*) > 0; `sql` checks each row")
+        if wants
+        else ("has an aggregate, but `sql` checks each row", "`expect` checks the whole batch")
+    )
+    for condition in sql_named(check.rule):
+        if _condition_facts(condition)[2] == (not wants):
             text = f"the condition of check {check.name} {what}"
             yield DeclarationError("bad-rule", text, at=check.declared_at, table=str(table.name), hint=hint)
 
 
-def _has_aggregate(condition: str) -> bool | None:
-    """Return None where it is unknown: a function may be user-defined."""
-    from lakesmith.sqlproof.conditions import has_aggregate
+def _condition_facts(condition: str) -> tuple[Sequence[str], str | None, bool | None]:
+    """Return the columns that a condition names, its error if it has one, and whether it has an aggregate."""
 
-    return has_aggregate(condition)
+    def read() -> tuple[tuple[str, ...], str | None, bool | None]:
+        from lakesmith.sqlproof.conditions import ConditionFault, columns_of, has_aggregate
 
+        try:
+            return columns_of(condition), None, has_aggregate(condition)
+        except ConditionFault as fault:
+            return (), str(fault), None
 
-def _read_condition(condition: str) -> tuple[tuple[str, ...], str | None]:
-    """Return the columns that a condition names, and its error if it has one."""
-    from lakesmith.sqlproof.conditions import ConditionFault, columns_of
-
-    try:
-        return columns_of(condition), None
-    except ConditionFault as fault:
-        return (), str(fault)
+    facts: tuple[Sequence[str], str | None, bool | None] = analysis_cache.get("condition", condition, read)
+    return facts
 
 
 def _columns_not_given(table: Table, query_columns: Sequence[str]) -> Iterator[LakesmithError]:

@@ -1,22 +1,30 @@
 """Attributes columns to tables: the columns that a query reads, unknown columns, and column lineage.
 
-`sqlglot.lineage` is not used: without the schema of every table it fails on a `*` and on a LATERAL VIEW, attributes a
-column of a join to no table without saying so, and it qualifies the whole query for each column.
+`sqlglot.lineage` is not used. Without the schema of every table it raises for a LATERAL VIEW and for a name of an
+earlier result column, and returns a `*` and unattributed columns as if they were origins. It also attributes a column
+of USING to both tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from lakesmith.declare import TableName
-from lakesmith.sqlproof.output_columns import expand, output_names, source_columns
-from lakesmith.sqlproof.scopes import ColumnUse, Scope, Source, column_name, column_parts, is_star, qualified_source
+from lakesmith.sqlproof.output_columns import Schemas, expand, output_names, source_columns
+from lakesmith.sqlproof.scopes import (
+    ColumnUse,
+    Scope,
+    Source,
+    column_and_fields,
+    column_parts,
+    is_star,
+    qualified_source,
+)
 from lakesmith.sqlproof.statement import Statement
 
-Schemas = Mapping[TableName, Sequence[str]]
 Origins = frozenset[tuple[TableName, str]]
 
 _AFTER_THE_RESULT = ("expressions", "group", "having", "order", "sort", "qualify", "distribute", "cluster")
@@ -35,14 +43,14 @@ class UnknownColumn:
 
 def reads(statement: Statement) -> dict[TableName, frozenset[str]]:
     """Return the columns that are read of each table, without tables for which the text is ambiguous."""
-    found: dict[TableName, set[str]] = {reference.table: set() for reference in statement.references}
     if statement.pipes:
         return {}
+    names_read: dict[TableName, set[str]] = {reference.table: set() for reference in statement.references}
     undecided: set[TableName] = set()
     for scope in statement.scopes:
         here = set(_tables(scope))
         for table in here:
-            found[table].update(column.name.lower() for column in scope.using)
+            names_read[table].update(column.name.lower() for column in scope.using)
         if any(is_star(node) for node in scope.projections):
             undecided |= here
         undecided |= {source.table for source in scope.sources if source.pivoted and source.table is not None}
@@ -55,46 +63,37 @@ def reads(statement: Statement) -> dict[TableName, frozenset[str]]:
                 if _is_result_name(scope, use, name):
                     continue
             else:
-                undecided |= {table for each in _outward(scope) for table in _tables(each)}
+                undecided |= {table for each in scope.outward() for table in _tables(each)}
                 continue
             if source.table is not None and name != "*":
-                found[source.table].add(name)
-    return {table: frozenset(names) for table, names in found.items() if table not in undecided}
+                names_read[source.table].add(name)
+    return {table: frozenset(names) for table, names in names_read.items() if table not in undecided}
 
 
 def unknown(statement: Statement, schemas: Schemas) -> list[UnknownColumn]:
     """Return the columns that no table in their scope has, where the schemas of all these tables are known."""
-    found = [
-        each for scope in statement.scopes for use in scope.uses if (each := _unknown(scope, use, schemas)) is not None
-    ]
-    return sorted(found, key=lambda each: each.line)
+    columns = [_unknown(scope, use, schemas) for scope in statement.scopes for use in scope.uses]
+    return sorted((column for column in columns if column is not None), key=lambda column: column.line)
 
 
 def origins(statement: Statement, schemas: Schemas) -> dict[str, Origins]:
     """Return, for each result column that can be traced, the table columns that it is derived from."""
     if statement.pipes:
         return {}
-    followed = _Lineage(schemas).results(statement.root) or []
-    return {name: made_from for name, made_from in followed if name and made_from is not None}
+    results = _Lineage(schemas).results(statement.root) or []
+    return {name: origins for name, origins in results if name and origins is not None}
 
 
 def _tables(scope: Scope) -> Iterator[TableName]:
     return (source.table for source in scope.sources if source.table is not None)
 
 
-def _outward(scope: Scope) -> Iterator[Scope]:
-    inner: Scope | None = scope
-    while inner is not None:
-        yield inner
-        inner = inner.parent
-
-
 def _visible_owner(scope: Scope, column: exp.Column) -> tuple[Source, str] | None:
     """Return the source that a qualified column names, here or in an outer scope, and the column's own name."""
-    for each in _outward(scope):
+    for each in scope.outward():
         source = qualified_source(each, column)
         if source is not None:
-            return source, column_name(each, column)
+            return source, column_and_fields(each, column)[0]
     return None
 
 
@@ -117,7 +116,7 @@ def _unknown(scope: Scope, use: ColumnUse, schemas: Schemas) -> UnknownColumn | 
     if seen is not None:
         candidates, name = [seen[0]], seen[1]
     else:
-        candidates, name = [source for each in _outward(scope) for source in each.sources], written[0]
+        candidates, name = [source for each in scope.outward() for source in each.sources], written[0]
     known: list[str] = []
     for source in candidates:
         columns = source_columns(source, schemas)
@@ -126,7 +125,7 @@ def _unknown(scope: Scope, use: ColumnUse, schemas: Schemas) -> UnknownColumn | 
         known.extend(columns)
     if not candidates or name in {column.lower() for column in known}:
         return None
-    if seen is None and any(_is_result_name(each, use, name) for each in _outward(scope)):
+    if seen is None and any(_is_result_name(each, use, name) for each in scope.outward()):
         return None
     identifier = next(part for part in use.node.parts[1 if seen else 0 :] if part.name.lower() == name)
     return UnknownColumn(
@@ -169,8 +168,8 @@ class _Lineage:
                     return None
                 found.extend((column, self._of_source(source, column)) for source, column in expanded)
                 continue
-            made_from = self._of_expression(scope, node)
-            found.extend((name, made_from) for name in output_names(node) or ("",))
+            origins = self._of_expression(scope, node)
+            found.extend((name, origins) for name in output_names(node) or ("",))
         return found
 
     def _of_expression(self, scope: Scope, node: exp.Expr) -> Origins | None:
@@ -180,14 +179,14 @@ class _Lineage:
         while stack:
             each = stack.pop()
             if isinstance(each, exp.Column):
-                made_from = self._of_column(scope, each)
-                if made_from is None:
+                origins = self._of_column(scope, each)
+                if origins is None:
                     return None
-                found |= made_from
+                found |= origins
             elif isinstance(each, exp.Query) and not isinstance(each, exp.Subquery):
                 nested = inner.get(id(each))
-                for _, made_from in (self.results(nested) or []) if nested is not None else []:
-                    found |= made_from or frozenset()
+                for _, origins in (self.results(nested) or []) if nested is not None else []:
+                    found |= origins or frozenset()
             else:
                 stack.extend(each.iter_expressions())
         return frozenset(found)
@@ -197,7 +196,7 @@ class _Lineage:
         if seen is not None:
             return self._of_source(*seen)
         name = column_parts(column)[0]
-        for each in _outward(scope):
+        for each in scope.outward():
             having: list[Source] = []
             hiding: list[Source] = []
             for source in each.sources:
@@ -208,7 +207,7 @@ class _Lineage:
                     having.append(source)
             if having and not hiding:
                 every = [self._of_source(source, name) for source in having]
-                return frozenset().union(*(made_from for made_from in every if made_from is not None))
+                return frozenset().union(*(origins for origins in every if origins is not None))
             alias = self._earlier_result(each, column, name)
             if alias is not None and not having:
                 return self._of_expression(each, alias)
@@ -242,6 +241,6 @@ class _Lineage:
             return None
         names = source.columns or source.scope.renamed or tuple(result for result, _ in results)
         return next(
-            (made_from for shown, (_, made_from) in zip(names, results, strict=False) if shown.lower() == low),
+            (origins for shown, (_, origins) in zip(names, results, strict=False) if shown.lower() == low),
             None,
         )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from lakesmith.declare import TableName
-from lakesmith.sqlproof.proof import NotProvable, count_reads, row_by_row
-from lakesmith.sqlproof.scopes import Scope, Source, column_parts, line_in, qualified_source
+from lakesmith.sqlproof.proof import count_reads, row_by_row
+from lakesmith.sqlproof.scopes import NotProvable, Scope, Source, column_parts, line_in, qualified_source
 from lakesmith.sqlproof.spans import JoinSpan, SelectSpan
 
 
@@ -32,7 +32,7 @@ class JoinedSource:
 def joined_sources(scope: Scope, span: SelectSpan) -> tuple[JoinedSource, ...]:
     """Return the sources in order. Joins in which both sides may lack a row are not supported."""
     clauses = scope.node.args.get("joins") or ()
-    sources = [source for at, source in enumerate(scope.sources) if source.generator is None or at == 0]
+    sources = scope.main_sources
     if not sources:
         raise NotProvable("it reads no table")
     if sources[0].generator is not None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from lakesmith.sqlproof.output_columns import outputs, projection_named
-from lakesmith.sqlproof.proof import NotProvable, normalized_sql
-from lakesmith.sqlproof.scopes import Scope, Source, column_parts, is_aggregate, is_star, line_in, qualified_source
+from lakesmith.sqlproof.proof import normalized_sql, refuse_values_of_other_rows
+from lakesmith.sqlproof.scopes import NotProvable, Scope, Source, column_parts, is_star, line_in, qualified_source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +67,7 @@ def _star_source(scope: Scope, star: exp.Expr) -> Source | None:
 
 def check_key(scope: Scope, projection: exp.Expr, node: exp.Expr, name: str) -> None:
     line = line_in(projection)
-    for inner in node.walk():
-        if isinstance(inner, exp.Window):
-            raise NotProvable(f"'{name}' comes from a window function", line=line)
-        if is_aggregate(inner):
-            raise NotProvable(f"'{name}' is an aggregate", line=line)
-        if isinstance(inner, exp.UDTF | exp.Explode | exp.Inline | exp.Aliases):
-            raise NotProvable(f"'{name}' comes from a generator", line=line)
-    if isinstance(projection, exp.Aliases):
-        raise NotProvable(f"'{name}' comes from a generator", line=line)
+    refuse_values_of_other_rows(node, name, line)
     earlier = itertools.takewhile(lambda each: each is not projection, scope.projections)
     aliases = {each.alias.lower(): each.this for each in earlier if isinstance(each, exp.Alias)}
     for column in node.find_all(exp.Column):

@@ -48,14 +48,14 @@ from lakesmith.sqlproof.key_columns import (
 )
 from lakesmith.sqlproof.parsing import SPARK
 from lakesmith.sqlproof.proof import (
-    NotProvable,
     count_reads,
+    refuse_changing_functions,
     refuse_limit,
+    refuse_pipes,
     refuse_what_needs_all_rows,
-    unprovable_reason,
     unwrapped,
 )
-from lakesmith.sqlproof.scopes import Reason, Scope, column_name, column_parts, line_in
+from lakesmith.sqlproof.scopes import NotProvable, Scope, column_and_fields, column_parts, line_in
 from lakesmith.sqlproof.spans import QuerySpan, SelectSpan, UnsupportedLayout, inside, split_clauses, text_of
 from lakesmith.sqlproof.statement import Statement
 
@@ -63,25 +63,21 @@ _MOST_OUTER_JOINS = 4
 """More outer joins would make too many variants of a query."""
 
 
-def finders(statement: Statement, key: Sequence[str]) -> dict[TableName, str] | Reason:
-    """Return, by input, the query that finds the keys that its changed rows touch, or why that cannot be proved."""
-    if (reason := unprovable_reason(statement)) is not None:
-        return reason
-    try:
-        whole = split_clauses(statement.tokens, range(len(statement.tokens)))
-        search = _Search(statement, whole.ctes)
-        head = text_of(statement.text, statement.tokens, whole.head, {})
-        texts = {}
-        for table in dict.fromkeys(reference.table for reference in statement.references):
-            found = search.selects(statement.root, whole, tuple(key), table)
-            if found:
-                texts[table] = f"{head} {' UNION '.join(found)}".strip()
-    except NotProvable as error:
-        return error.reason
-    except UnsupportedLayout:
-        return Reason(text="the layout of its text is not supported")
+def finders(statement: Statement, key: Sequence[str]) -> dict[TableName, str]:
+    """Return, by input, the query that finds the keys that its changed rows touch. Raise `NotProvable` without a
+    proof."""
+    refuse_pipes(statement)
+    refuse_changing_functions(statement)
+    whole = split_clauses(statement.tokens, range(len(statement.tokens)))
+    search = _Search(statement, whole.ctes)
+    head = text_of(statement.text, statement.tokens, whole.head, {})
+    texts = {}
+    for table in dict.fromkeys(reference.table for reference in statement.references):
+        selects = search.selects(statement.root, whole, tuple(key), table)
+        if selects:
+            texts[table] = f"{head} {' UNION '.join(selects)}".strip()
     if not texts:
-        return Reason(text="it reads no table")
+        raise NotProvable("it reads no table")
     return texts
 
 
@@ -242,7 +238,7 @@ class _Search:
         if inner.head:
             raise UnsupportedLayout
         columns = {
-            column_name(whole.scope, column): None
+            column_and_fields(whole.scope, column)[0]: None
             for node, _ in whole.read
             for column in node.find_all(exp.Column)
             if whole.number(column) == number

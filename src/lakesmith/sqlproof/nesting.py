@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 from sqlglot import Dialect, Token, TokenType, exp
 
+from lakesmith.sqlproof.scopes import Fault
+
 DEEPEST = 100
 """How many levels deep SQL may be nested. Each level costs this code and Spark a few nested calls."""
 BARE_JOINS = 10
@@ -19,12 +21,11 @@ _CLOSES = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.
 _TYPES = (TokenType.ARRAY, TokenType.STRUCT, TokenType.MAP)
 
 
-class TooDeep(ValueError):
+class TooDeep(Fault):
     """SQL that is nested too deeply to be parsed."""
 
     def __init__(self, what: str, hint: str, line: int = 1) -> None:
-        super().__init__(what)
-        self.what, self.hint, self.line = what, hint, line
+        super().__init__("sql-too-deep", what, line, hint)
 
 
 def check_text(text: str) -> None:

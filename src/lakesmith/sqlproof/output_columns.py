@@ -14,19 +14,21 @@ from lakesmith.declare import TableName
 from lakesmith.sqlproof.functions import GENERATORS
 from lakesmith.sqlproof.scopes import Scope, Source, is_star, qualified_source
 
+Schemas = Mapping[TableName, Sequence[str]]
 
-def outputs(scope: Scope, known: Mapping[TableName, Sequence[str]]) -> tuple[str, ...] | None:
+
+def outputs(scope: Scope, schemas: Schemas) -> tuple[str, ...] | None:
     """Return the names of a scope's columns in order, or None where `*` hides them."""
     if scope.renamed:
         return scope.renamed
     if scope.branches:
-        return outputs(scope.branches[0], known)
+        return outputs(scope.branches[0], schemas)
     if not isinstance(scope.node, exp.Select) or scope.recursive:
         return None
     names: list[str] = []
     for node in scope.projections:
         if is_star(node):
-            expanded = expand(scope, node, known)
+            expanded = expand(scope, node, schemas)
             if expanded is None:
                 return None
             names.extend(column for _, column in expanded)
@@ -38,24 +40,23 @@ def outputs(scope: Scope, known: Mapping[TableName, Sequence[str]]) -> tuple[str
     return tuple(names)
 
 
-def expand(scope: Scope, star: exp.Expr, known: Mapping[TableName, Sequence[str]]) -> list[tuple[Source, str]] | None:
+def expand(scope: Scope, star: exp.Expr, schemas: Schemas) -> list[tuple[Source, str]] | None:
     """Return the columns of a `*`, each with its source, or None where they are unknown."""
-    inner = star.this if isinstance(star, exp.Column) else star
-    excluded = {column.name.lower() for column in inner.args.get("except_") or ()}
-    if inner.args.get("replace") or inner.args.get("rename"):
-        return None
+    shared: set[str] = set()
     if isinstance(star, exp.Column):
         source = qualified_source(scope, star)
-        sources = [source] if source is not None else []
+        sources = [] if source is None else [source]
+        star = star.this
     else:
         sources = [source for source in scope.sources if not source.hidden]
-    if not sources:
+        shared = {column.name.lower() for column in scope.using}
+    if not sources or star.args.get("replace") or star.args.get("rename"):
         return None
-    shared = {column.name.lower() for column in scope.using} if not isinstance(star, exp.Column) else set()
+    excluded = {column.name.lower() for column in star.args.get("except_") or ()}
     seen: set[str] = set()
-    found: list[tuple[Source, str]] = []
+    columns_of_star: list[tuple[Source, str]] = []
     for source in sources:
-        columns = source_columns(source, known)
+        columns = source_columns(source, schemas)
         if columns is None:
             return None
         for column in columns:
@@ -63,27 +64,27 @@ def expand(scope: Scope, star: exp.Expr, known: Mapping[TableName, Sequence[str]
             if low in excluded or (low in shared and low in seen):
                 continue
             seen.add(low)
-            found.append((source, column))
-    return found
+            columns_of_star.append((source, column))
+    return columns_of_star
 
 
-def source_columns(source: Source, known: Mapping[TableName, Sequence[str]]) -> tuple[str, ...] | None:
+def source_columns(source: Source, schemas: Schemas) -> tuple[str, ...] | None:
     """Return the columns of one source, or None where they are unknown."""
     if source.pivoted:
         return None
     if source.columns is not None:
         return source.columns
     if source.table is not None:
-        columns = known.get(source.table)
+        columns = schemas.get(source.table)
         return None if columns is None else tuple(columns)
-    return None if source.scope is None else outputs(source.scope, known)
+    return None if source.scope is None else outputs(source.scope, schemas)
 
 
 def projection_named(scope: Scope, column: str) -> tuple[list[exp.Expr], bool]:
     """Return the projections with that output name, and whether there is also a `*`."""
     low = column.lower()
-    found = [node for node in scope.projections if low in (name.lower() for name in output_names(node))]
-    return found, any(is_star(node) for node in scope.projections)
+    named = [node for node in scope.projections if low in (name.lower() for name in output_names(node))]
+    return named, any(is_star(node) for node in scope.projections)
 
 
 def output_names(node: exp.Expr) -> tuple[str, ...]:

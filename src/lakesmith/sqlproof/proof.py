@@ -1,37 +1,81 @@
-"""What the proofs share: how often a table is read, and whether two expressions are equal."""
+"""What the proofs share: which queries they refuse, and whether two expressions are equal."""
 
 from __future__ import annotations
 
 from sqlglot import TokenType, exp
 
 from lakesmith.declare import TableName
+from lakesmith.sqlproof.functions import CHANGING
 from lakesmith.sqlproof.parsing import SPARK
-from lakesmith.sqlproof.rowwise import changing
-from lakesmith.sqlproof.scopes import Reason, Scope, column_name, column_parts, is_star, qualified_source
+from lakesmith.sqlproof.scopes import (
+    NotProvable,
+    Scope,
+    Source,
+    column_and_fields,
+    is_aggregate,
+    is_star,
+    qualified_source,
+)
 from lakesmith.sqlproof.statement import Statement
 
-
-class NotProvable(Exception):
-    """Why something cannot be proved."""
-
-    def __init__(self, words: str, *, line: int | None = None, clause: str | None = None) -> None:
-        super().__init__(words)
-        self.reason = Reason(text=words, line=line, clause=clause)
+_SET_OPERATIONS = {
+    exp.Union: ("UNION", TokenType.UNION),
+    exp.Intersect: ("INTERSECT", TokenType.INTERSECT),
+    exp.Except: ("EXCEPT", TokenType.EXCEPT),
+}
 
 
-def unprovable_reason(statement: Statement) -> Reason | None:
-    """Return why nothing can be proved of the statement, or None."""
+def refuse_pipes(statement: Statement) -> None:
     if statement.pipes:
-        return Reason(text="it uses pipe syntax, which is not supported", clause="|>")
-    return changing(statement)
+        raise NotProvable("it uses pipe syntax, which is not supported", clause="|>")
 
 
-def refuse_limit(statement: Statement, scope: Scope) -> None:
+def refuse_changing_functions(statement: Statement) -> None:
+    """Raise where the query calls a function whose value differs each time."""
+    called = statement.called(CHANGING)
+    if called is not None:
+        raise NotProvable(f"{called[0]}() differs at each evaluation", line=called[1])
+
+
+def refuse_set_operations(statement: Statement, scope: Scope) -> None:
+    for kind, (word, token) in _SET_OPERATIONS.items():
+        if isinstance(scope.node, kind):
+            raise NotProvable("it combines several queries", clause=word, line=statement.line_of(token))
+
+
+def refuse_limit(statement: Statement, scope: Scope, text: str = "which rows it returns depends on all rows") -> None:
     """Raise where a LIMIT or OFFSET decides which rows the scope returns."""
     if scope.row_limit is not None:
-        kind = TokenType.LIMIT if scope.row_limit == "LIMIT" else TokenType.OFFSET
-        line = statement.line_of(kind)
-        raise NotProvable("which rows it returns depends on all rows", clause=scope.row_limit, line=line)
+        raise NotProvable(text, clause=scope.row_limit, line=statement.line_of(TokenType[scope.row_limit]))
+
+
+def refuse_subqueries(scope: Scope, text: str = "it has a subquery in an expression") -> None:
+    if scope.nested:
+        lines = [source.line for source in scope.nested[0].sources if source.line is not None]
+        raise NotProvable(text, line=lines[0] if lines else None)
+
+
+def refuse_pivots(scope: Scope) -> None:
+    for source in scope.sources:
+        if source.pivoted:
+            raise NotProvable("it pivots or unpivots", clause="PIVOT", line=source.line)
+
+
+def refuse_grouping_sets(statement: Statement, scope: Scope) -> None:
+    group = scope.node.args.get("group")
+    if group is not None and (group.args.get("totals") or group.find(exp.Rollup, exp.Cube, exp.GroupingSets)):
+        line = statement.line_of(TokenType.GROUP_BY)
+        raise NotProvable("it groups by several sets of columns", clause="ROLLUP, CUBE or GROUPING SETS", line=line)
+
+
+def single_source(scope: Scope) -> Source:
+    """Return the only source besides generators. Raise where the scope joins."""
+    sources = scope.main_sources
+    if not sources:
+        raise NotProvable("it reads no table")
+    if len(sources) > 1:
+        raise NotProvable(f"it joins {sources[1].shown}", line=sources[1].line)
+    return sources[0]
 
 
 def refuse_what_needs_all_rows(statement: Statement, scope: Scope) -> None:
@@ -39,25 +83,25 @@ def refuse_what_needs_all_rows(statement: Statement, scope: Scope) -> None:
     if scope.recursive or not isinstance(scope.node, exp.Select):
         raise NotProvable("it is not a plain SELECT")
     refuse_limit(statement, scope)
-    if scope.nested:
-        tables = [source for source in scope.nested[0].sources if source.line is not None]
-        raise NotProvable("it has a subquery in an expression", line=tables[0].line if tables else None)
-    group = scope.node.args.get("group")
-    if group is None and (scope.aggregates or scope.node.args.get("having")):
+    refuse_subqueries(scope)
+    if scope.node.args.get("group") is None and (scope.aggregates or scope.node.args.get("having")):
         raise NotProvable("it aggregates over all rows")
-    if group is not None and (
-        group.args.get("totals") or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None
-    ):
-        raise NotProvable(
-            "it groups by several sets of columns",
-            clause="ROLLUP, CUBE or GROUPING SETS",
-            line=statement.line_of(TokenType.GROUP_BY),
-        )
+    refuse_grouping_sets(statement, scope)
+    refuse_pivots(scope)
     for source in scope.sources:
-        if source.pivoted:
-            raise NotProvable("it pivots or unpivots", clause="PIVOT", line=source.line)
         if source.table is None and source.scope is None and source.generator is None:
             raise NotProvable(f"it reads {source.shown}, not a table", line=source.line)
+
+
+def refuse_values_of_other_rows(node: exp.Expr, name: str, line: int | None) -> None:
+    """Raise where the expression of the column `name` is more than a function of one row."""
+    for inner in node.walk():
+        if isinstance(inner, exp.Window):
+            raise NotProvable(f"'{name}' comes from a window function", line=line)
+        if is_aggregate(inner):
+            raise NotProvable(f"'{name}' is an aggregate", line=line)
+        if isinstance(inner, exp.UDTF | exp.Explode | exp.Inline | exp.Aliases):
+            raise NotProvable(f"'{name}' comes from a generator", line=line)
 
 
 def row_by_row(scope: Scope) -> bool:
@@ -94,14 +138,6 @@ def normalized_sql(scope: Scope, node: exp.Expr, *, qualified: bool = True) -> s
             return inner
         source = qualified_source(scope, inner) or (scope.sources[0] if len(scope.sources) == 1 else None)
         prefix = (source.alias,) if qualified and source is not None else ()
-        return exp.to_identifier(".".join((*prefix, *fields(scope, inner))), quoted=True)
+        return exp.to_identifier(".".join((*prefix, *column_and_fields(scope, inner))), quoted=True)
 
     return unwrapped(node).copy().transform(named).sql(dialect=SPARK).lower()
-
-
-def fields(scope: Scope, column: exp.Column) -> list[str]:
-    """Return a column's name and the struct fields after it."""
-    written = column_parts(column)
-    return (
-        written if qualified_source(scope, column) is None else written[written.index(column_name(scope, column), 1) :]
-    )

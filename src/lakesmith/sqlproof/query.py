@@ -5,10 +5,9 @@ Results are cached as JSON. Importing this module is cheap: sqlglot is imported 
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from lakesmith.declare import (
     Files,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 
 Schemas = Mapping[TableName, Sequence[str]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,16 @@ class QueryFacts:
     """The tables that it reads, in order of appearance."""
     columns: tuple[str, ...] | None
     """The names of its columns; None where a `*` cannot be expanded without schemas."""
-    rowwise: bool
-    """Each output row provably depends on one input row only."""
     not_rowwise_reason: str | None
+    """Why an output row may depend on several input rows; None where each provably depends on one only."""
     reads: Mapping[TableName, frozenset[str]]
     """The columns that it reads, for the tables where the text decides it."""
     lines: Mapping[TableName, int]
     """For each table, the line of the file on which it is first read."""
+
+    @property
+    def rowwise(self) -> bool:
+        return self.not_rowwise_reason is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +87,17 @@ def read_query(query: SqlQuery, declared: Iterable[TableName] = ()) -> QueryFact
     """Return what the query's text determines. Raise its errors; `declared` only improves the hints."""
 
     def read() -> dict[str, object]:
-        statement = statement_of(query)
-        raise_all([fault_error(query, fault, declared) for fault in statement.faults])
-        return _to_json(_facts(query))
+        raise_all([fault_error(query, fault, declared) for fault in statement_of(query).faults])
+        return _query_facts(query)
 
-    return _from_json(analysis_cache.get("facts", [query.text, query.declared_at.line], read))
+    facts = analysis_cache.get("facts", [query.text, query.declared_at.line], read)
+    return QueryFacts(
+        refs=tuple(map(_table_name, facts["lines"])),
+        columns=None if facts["columns"] is None else tuple(facts["columns"]),
+        not_rowwise_reason=facts["not_rowwise_reason"],
+        reads={_table_name(name): frozenset(columns) for name, columns in facts["reads"].items()},
+        lines={_table_name(name): line for name, line in facts["lines"].items()},
+    )
 
 
 def random_call(query: SqlQuery) -> tuple[str, int] | None:
@@ -101,14 +110,10 @@ def random_call(query: SqlQuery) -> tuple[str, int] | None:
 
 def partition_trace(query: SqlQuery, by: str) -> PartitionTrace | str:
     """Return what decides the partition column `by`, or the reason why that cannot be proved."""
-    statement = statement_of(query)
-    from lakesmith.sqlproof.scopes import Reason
     from lakesmith.sqlproof.trace import trace
 
-    found = trace(statement, by)
-    if isinstance(found, Reason):
-        return found.describe(query.declared_at.line)
-    return PartitionTrace(table=found.table, expression=found.text)
+    proof = _proof(query, lambda statement: trace(statement, by))
+    return proof if isinstance(proof, str) else PartitionTrace(table=proof[0], expression=proof[1])
 
 
 def partition_source(table: Table) -> PartitionTrace | str:
@@ -141,19 +146,15 @@ def key_finder(query: SqlQuery, key: Sequence[str]) -> KeyFinder | str:
     """Return how to find the keys that changed rows touch, or the reason why that cannot be proved."""
 
     def read() -> dict[str, str] | str:
-        statement = statement_of(query)
         from lakesmith.sqlproof.key_finders import finders
-        from lakesmith.sqlproof.scopes import Reason
 
-        found = finders(statement, key)
-        if isinstance(found, Reason):
-            return found.describe(query.declared_at.line)
-        return {str(name): text for name, text in found.items()}
+        proof = _proof(query, lambda statement: finders(statement, key))
+        return proof if isinstance(proof, str) else {str(name): text for name, text in proof.items()}
 
-    cached = analysis_cache.get("finders", [query.text, query.declared_at.line, list(key)], read)
-    if isinstance(cached, str):
-        return cached
-    return KeyFinder(queries={_table_name(name): replace(query, text=text) for name, text in cached.items()})
+    proof = analysis_cache.get("finders", [query.text, query.declared_at.line, list(key)], read)
+    if isinstance(proof, str):
+        return proof
+    return KeyFinder(queries={_table_name(name): replace(query, text=text) for name, text in proof.items()})
 
 
 def uses_key_finder(table: Table) -> bool:
@@ -164,20 +165,13 @@ def uses_key_finder(table: Table) -> bool:
 def sums(query: SqlQuery, key: Sequence[str]) -> Sums | str:
     """Return how new rows alone update the result of append-only inputs, or the reason why they cannot."""
 
-    def read() -> dict[str, object] | str:
-        statement = statement_of(query)
-        from lakesmith.sqlproof.scopes import Reason
+    def read() -> tuple[object, object] | str:
         from lakesmith.sqlproof.sums import combinations
 
-        found = combinations(statement, key)
-        if isinstance(found, Reason):
-            return found.describe(query.declared_at.line)
-        return {"combine": found.by_column, "sums": found.sums}
+        return _proof(query, lambda statement: combinations(statement, key))
 
-    cached = analysis_cache.get("sums", [query.text, query.declared_at.line, list(key)], read)
-    if isinstance(cached, str):
-        return cached
-    return Sums(combine=dict(cached["combine"]), exact_only_for=tuple(cached["sums"]))
+    proof = analysis_cache.get("sums", [query.text, query.declared_at.line, list(key)], read)
+    return proof if isinstance(proof, str) else Sums(combine=dict(proof[0]), exact_only_for=tuple(proof[1]))
 
 
 def inputs(table: Table, declared: Iterable[TableName] = ()) -> tuple[TableName, ...]:
@@ -195,13 +189,12 @@ def output_columns(query: SqlQuery, schemas: Schemas) -> tuple[str, ...] | None:
     """Return the names of the query's columns, using the known schemas."""
 
     def read() -> tuple[str, ...] | None:
-        statement = statement_of(query)
         from lakesmith.sqlproof.output_columns import outputs
 
-        return outputs(statement.root, schemas)
+        return outputs(statement_of(query).root, schemas)
 
-    found = analysis_cache.get("columns", [query.text, known_schemas(query, schemas)], read)
-    return None if found is None else tuple(found)
+    names = analysis_cache.get("columns", [query.text, known_schemas(query, schemas)], read)
+    return None if names is None else tuple(names)
 
 
 def table_columns(table: Table, schemas: Schemas) -> tuple[str, ...] | None:
@@ -220,38 +213,14 @@ def given_columns(table: Table, schemas: Schemas) -> tuple[str, ...] | None:
 
 def column_origins(query: SqlQuery, schemas: Schemas) -> dict[str, frozenset[tuple[TableName, str]]]:
     """Return, for each result column that can be traced, the table columns that it is derived from."""
-    statement = statement_of(query)
     from lakesmith.sqlproof.columns import origins
 
-    return origins(statement, schemas)
+    return origins(statement_of(query), schemas)
 
 
 def known_schemas(query: SqlQuery, schemas: Schemas) -> list[object]:
     """Return the schemas of the tables that a query reads."""
     return [[str(name), list(schemas[name])] for name in read_query(query).refs if name in schemas]
-
-
-def _to_json(facts: QueryFacts) -> dict[str, object]:
-    """Return the facts as JSON values."""
-    return {
-        "refs": [str(name) for name in facts.refs],
-        "columns": facts.columns,
-        "rowwise": facts.rowwise,
-        "not_rowwise_reason": facts.not_rowwise_reason,
-        "reads": {str(name): sorted(columns) for name, columns in facts.reads.items()},
-        "lines": {str(name): line for name, line in facts.lines.items()},
-    }
-
-
-def _from_json(recorded: Mapping[str, Any]) -> QueryFacts:
-    return QueryFacts(
-        refs=tuple(map(_table_name, recorded["refs"])),
-        columns=None if recorded["columns"] is None else tuple(recorded["columns"]),
-        rowwise=recorded["rowwise"],
-        not_rowwise_reason=recorded["not_rowwise_reason"],
-        reads={_table_name(name): frozenset(columns) for name, columns in recorded["reads"].items()},
-        lines={_table_name(name): line for name, line in recorded["lines"].items()},
-    )
 
 
 def _table_name(text: str) -> TableName:
@@ -260,35 +229,41 @@ def _table_name(text: str) -> TableName:
 
 def statement_of(query: SqlQuery) -> Statement:
     # sqlglot takes a quarter of a second to import; status and history never need it.
-    from lakesmith.sqlproof.parsing import UnparsableSql
+    from lakesmith.sqlproof.scopes import Fault
     from lakesmith.sqlproof.statement import read
 
     try:
         return read(query.text)
-    except UnparsableSql as error:
-        raise fault_error(query, error.fault, ()) from None
+    except Fault as fault:
+        raise fault_error(query, fault, ()) from None
 
 
-@functools.lru_cache(maxsize=4096)
-def _facts(query: SqlQuery) -> QueryFacts:
-    statement = statement_of(query)
+def _proof(query: SqlQuery, prove: Callable[[Statement], T]) -> T | str:
+    """Return the proof, or the reason why something cannot be proved."""
+    from lakesmith.sqlproof.scopes import NotProvable
+
+    try:
+        return prove(statement_of(query))
+    except NotProvable as reason:
+        return reason.describe(query.declared_at.line)
+
+
+def _query_facts(query: SqlQuery) -> dict[str, object]:
+    """Return the facts as JSON values."""
     from lakesmith.sqlproof.columns import reads
     from lakesmith.sqlproof.output_columns import outputs
-    from lakesmith.sqlproof.rowwise import not_rowwise
+    from lakesmith.sqlproof.rowwise import check_rowwise
 
-    reason = not_rowwise(statement)
-    first = query.declared_at.line
-    lines: dict[TableName, int] = {}
+    statement = statement_of(query)
+    lines: dict[str, int] = {}
     for reference in statement.references:
-        lines.setdefault(reference.table, reference.line + first - 1)
-    return QueryFacts(
-        refs=tuple(lines),
-        columns=None if statement.pipes else outputs(statement.root, {}),
-        rowwise=reason is None,
-        not_rowwise_reason=None if reason is None else reason.describe(first),
-        reads=reads(statement),
-        lines=lines,
-    )
+        lines.setdefault(str(reference.table), place_in(query, reference.line).line)
+    return {
+        "lines": lines,
+        "columns": None if statement.pipes else outputs(statement.root, {}),
+        "not_rowwise_reason": _proof(query, check_rowwise),
+        "reads": {str(name): sorted(columns) for name, columns in reads(statement).items()},
+    }
 
 
 def place_in(query: SqlQuery, line: int) -> Place:

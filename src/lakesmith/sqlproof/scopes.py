@@ -7,7 +7,7 @@ tree and needs the schema of every table; these values keep the author's text an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -24,30 +24,27 @@ class Reference:
     start: int
     end: int
     line: int
-    alias: str | None
-    scope: int
-    """The number of its scope."""
+    aliased: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Exception):
     """An error in a statement, at a line of its own text."""
 
-    code: str
-    what: str
-    line: int
-    hint: str | None = None
-    unlayered: str | None = None
-    """The table's name when it was written without a layer."""
+    def __init__(
+        self, code: str, what: str, line: int, hint: str | None = None, *, unlayered: str | None = None
+    ) -> None:
+        super().__init__(what)
+        self.code, self.what, self.line, self.hint = code, what, line, hint
+        self.unlayered = unlayered
+        """The table's name when it was written without a layer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class NotProvable(Exception):
     """The reason why something cannot be proved, at a line of the statement's own text."""
 
-    text: str
-    line: int | None = None
-    clause: str | None = None
+    def __init__(self, text: str, *, line: int | None = None, clause: str | None = None) -> None:
+        super().__init__(text)
+        self.text, self.line, self.clause = text, line, clause
 
     def describe(self, first_line: int) -> str:
         line = None if self.line is None else f"line {self.line + first_line - 1}"
@@ -115,8 +112,24 @@ class Scope:
     def projections(self) -> Sequence[exp.Expr]:
         return self.node.expressions if isinstance(self.node, exp.Select) else ()
 
+    @property
+    def main_sources(self) -> list[Source]:
+        """The sources without the generators that follow the first one."""
+        return [source for at, source in enumerate(self.sources) if source.generator is None or at == 0]
+
+    def outward(self) -> Iterator[Scope]:
+        """Yield this scope and the scopes around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
     def named(self, alias: str) -> Source | None:
         return next((source for source in self.sources if source.alias == alias), None)
+
+    def unaliased(self, table: str) -> Source | None:
+        """Return the source that is this table, if it has no alias."""
+        return next((each for each in self.sources if not each.aliased and str(each.table) == table), None)
 
 
 def column_parts(column: exp.Column) -> list[str]:
@@ -126,26 +139,22 @@ def column_parts(column: exp.Column) -> list[str]:
 
 def qualified_source(scope: Scope, column: exp.Column) -> Source | None:
     """Return the source that a column names by its alias or by `layer.table`, in this scope only."""
-    written = column_parts(column)
-    if len(written) > 1:
-        if len(written) > 2:
-            for source in scope.sources:
-                qualified = source.table is not None and not source.aliased
-                if qualified and str(source.table) == f"{written[0]}.{written[1]}":
-                    return source
-        return scope.named(written[0])
-    return None
+    return _qualified(scope, column_parts(column))[0]
 
 
-def column_name(scope: Scope, column: exp.Column) -> str:
-    """Return the column's own name, without the source before it and the struct fields after it."""
+def column_and_fields(scope: Scope, column: exp.Column) -> list[str]:
+    """Return a column's name and the struct fields after it, without the source before it."""
     written = column_parts(column)
-    source = qualified_source(scope, column)
-    if source is None:
-        return written[0]
-    if len(written) > 2 and source.table is not None and str(source.table) == f"{written[0]}.{written[1]}":
-        return written[2]
-    return written[1]
+    return written[_qualified(scope, written)[1] :]
+
+
+def _qualified(scope: Scope, written: Sequence[str]) -> tuple[Source | None, int]:
+    """Return the source that the first identifiers name, and how many of them do."""
+    source = scope.unaliased(".".join(written[:2])) if len(written) > 2 else None
+    if source is not None:
+        return source, 2
+    source = scope.named(written[0]) if len(written) > 1 else None
+    return source, 0 if source is None else 1
 
 
 def is_star(node: exp.Expr) -> bool:

@@ -9,22 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlglot import Token, TokenType
+from sqlglot import Parser, Token, TokenType
+
+from lakesmith.sqlproof.scopes import NotProvable
 
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
-_SET_OPERATORS = (TokenType.UNION, TokenType.INTERSECT, TokenType.EXCEPT)
-_JOIN_WORDS = (
-    TokenType.LEFT,
-    TokenType.RIGHT,
-    TokenType.FULL,
-    TokenType.INNER,
-    TokenType.OUTER,
-    TokenType.CROSS,
-    TokenType.SEMI,
-    TokenType.ANTI,
-    TokenType.NATURAL,
-)
+_JOIN_WORDS = Parser.JOIN_METHODS | Parser.JOIN_SIDES | Parser.JOIN_KINDS
 _AFTER_WHERE = (
     TokenType.GROUP_BY,
     TokenType.HAVING,
@@ -40,8 +31,11 @@ _AFTER_WHERE = (
 )
 
 
-class UnsupportedLayout(Exception):
+class UnsupportedLayout(NotProvable):
     """The layout of the text is not supported here."""
+
+    def __init__(self) -> None:
+        super().__init__("the layout of its text is not supported")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +117,7 @@ def _selects(tokens: Sequence[Token], span: range) -> Iterator[SelectSpan]:
 def _set_operators(tokens: Sequence[Token], span: range) -> Iterator[int]:
     for at in _outside(tokens, span):
         is_of_star = tokens[at].token_type == TokenType.EXCEPT and tokens[at - 1].token_type == TokenType.STAR
-        if tokens[at].token_type in _SET_OPERATORS and not is_of_star:
+        if tokens[at].token_type in Parser.SET_OPERATIONS and not is_of_star:
             yield at
 
 
@@ -190,15 +184,17 @@ def _ctes(tokens: Sequence[Token], head: range) -> Iterator[tuple[str, range]]:
             continue
         name = at - 1
         if tokens[name].token_type == TokenType.R_PAREN:
-            name = max(before for before in outside if before < _opening(tokens, name))
-        yield tokens[name].text.lower(), range(opens + 1, _closing(tokens, opens))
+            name = max(before for before in outside if before < _matching(tokens, name))
+        yield tokens[name].text.lower(), range(opens + 1, _matching(tokens, opens))
 
 
 def _unwrapped(tokens: Sequence[Token], span: range) -> range:
     """Return the span without final semicolons and enclosing parentheses."""
     while span and tokens[span.stop - 1].token_type == TokenType.SEMICOLON:
         span = span[:-1]
-    while span and tokens[span.start].token_type == TokenType.L_PAREN and _closing(tokens, span.start) == span.stop - 1:
+    while (
+        span and tokens[span.start].token_type == TokenType.L_PAREN and _matching(tokens, span.start) == span.stop - 1
+    ):
         span = span[1:-1]
     return span
 
@@ -207,22 +203,15 @@ def inside(tokens: Sequence[Token], span: range) -> range:
     """Return the content of the parentheses at the start of a span."""
     if not span or tokens[span.start].token_type != TokenType.L_PAREN:
         raise UnsupportedLayout
-    return range(span.start + 1, _closing(tokens, span.start))
+    return range(span.start + 1, _matching(tokens, span.start))
 
 
-def _closing(tokens: Sequence[Token], opens: int) -> int:
+def _matching(tokens: Sequence[Token], bracket: int) -> int:
+    """Return the position of the other bracket of a pair."""
     depth = 0
-    for at in range(opens, len(tokens)):
+    forward = tokens[bracket].token_type in _OPENING
+    for at in range(bracket, len(tokens)) if forward else range(bracket, -1, -1):
         depth += (tokens[at].token_type in _OPENING) - (tokens[at].token_type in _CLOSING)
-        if depth == 0:
-            return at
-    raise UnsupportedLayout
-
-
-def _opening(tokens: Sequence[Token], closes: int) -> int:
-    depth = 0
-    for at in range(closes, -1, -1):
-        depth += (tokens[at].token_type in _CLOSING) - (tokens[at].token_type in _OPENING)
         if depth == 0:
             return at
     raise UnsupportedLayout
@@ -232,11 +221,10 @@ def _outside(tokens: Sequence[Token], span: range) -> Iterator[int]:
     """Yield the positions of the span that are in no parentheses."""
     depth = 0
     for at in span:
-        kind = tokens[at].token_type
-        depth -= kind in _CLOSING
+        depth -= tokens[at].token_type in _CLOSING
         if depth == 0:
             yield at
-        depth += kind in _OPENING
+        depth += tokens[at].token_type in _OPENING
 
 
 def _between_commas(tokens: Sequence[Token], span: range) -> Iterator[range]:

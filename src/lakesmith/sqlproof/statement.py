@@ -90,27 +90,20 @@ class Statement:
         for position, node in enumerate(select.projections, start=1):
             for name in () if is_star(node) else output_names(node):
                 if name.lower() in seen:
-                    yield Fault(
-                        code="duplicate-column",
-                        what=f"two result columns are named '{name}'",
-                        line=line_in(node) or 1,
-                        hint="remove one, or give it another name: … AS name",
+                    what, hint = (
+                        f"two result columns are named '{name}'",
+                        "remove one, or give it another name: … AS name",
                     )
+                    yield Fault("duplicate-column", what, line_in(node) or 1, hint)
                 if not is_identifier(name):
-                    yield Fault(
-                        code="bad-identifier",
-                        what=f"'{name}' is not a valid column name",
-                        line=line_in(node) or 1,
-                        hint="use letters, digits and underscores: … AS order_id",
-                    )
+                    hint = "use letters, digits and underscores: … AS order_id"
+                    yield Fault("bad-identifier", f"'{name}' is not a valid column name", line_in(node) or 1, hint)
                 seen.add(name.lower())
             if output_names(node) == () and not is_generator(node):
-                yield Fault(
-                    code="unnamed-column",
-                    what=f"result column {position}, {_shortened(node.sql(dialect=SPARK))}, has no name",
-                    line=line_in(node) or self.line_of(TokenType.SELECT) or 1,
-                    hint="give it one: … AS name",
-                )
+                sql = node.sql(dialect=SPARK)
+                what = f"result column {position}, {sql if len(sql) <= 40 else sql[:39] + '…'}, has no name"
+                line = line_in(node) or self.line_of(TokenType.SELECT) or 1
+                yield Fault("unnamed-column", what, line, "give it one: … AS name")
 
     def _scope(self, node: exp.Expr, visible: Mapping[str, Scope], parent: Scope | None) -> Scope:
         row_limit = None
@@ -206,32 +199,22 @@ class Statement:
         self._add_joins(scope, node.args.get("joins") or (), names)
 
     def _name_source(self, source: Source, node: exp.Table, scope: Scope, names: Mapping[str, Scope]) -> None:
-        column_parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
-        line = int(column_parts[0].meta.get("line") or 1)
-        source.line = line
-        written = ".".join(part.name for part in column_parts)
-        source.shown = written
-        source.alias = source.alias or column_parts[-1].name.lower()
-        if len(column_parts) == 1 and written.lower() in names:
-            source.scope = names[written.lower()]
+        identifiers = [part for part in node.parts if isinstance(part, exp.Identifier)]
+        written = [identifier.name for identifier in identifiers]
+        source.line = line = int(identifiers[0].meta.get("line") or 1)
+        source.shown = ".".join(written)
+        source.alias = source.alias or written[-1].lower()
+        if len(written) == 1 and written[0].lower() in names:
+            source.scope = names[written[0].lower()]
             return
-        fault = _table_fault(node, column_parts, line)
+        fault = _table_fault(node, written, line)
         if fault is not None:
             self.faults.append(fault)
             return
-        table = TableName(column_parts[0].name.lower(), column_parts[1].name.lower())
-        source.table = table
-        source.shown = str(table)
-        self.references.append(
-            Reference(
-                table=table,
-                start=column_parts[0].meta["start"],
-                end=column_parts[-1].meta["end"] + 1,
-                line=line,
-                alias=source.alias if source.aliased else None,
-                scope=scope.number,
-            )
-        )
+        source.table = TableName(written[0].lower(), written[1].lower())
+        source.shown = str(source.table)
+        start, end = identifiers[0].meta["start"], identifiers[-1].meta["end"] + 1
+        self.references.append(Reference(table=source.table, start=start, end=end, line=line, aliased=source.aliased))
 
     def _function_source(self, source: Source, node: exp.Table) -> None:
         function = node.this
@@ -244,14 +227,9 @@ class Statement:
         if name.lower() in GENERATORS or isinstance(function, exp.UDTF | exp.Explode | exp.Inline):
             source.generator = function
         elif name.lower() not in _TABLE_FUNCTIONS:
-            self.faults.append(
-                Fault(
-                    code="unreadable-source",
-                    what=f"{name.lower()}(…) reads rows from outside the lake's tables",
-                    line=source.line or 1,
-                    hint="changes of them cannot be detected: ingest them as a bronze table and read that",
-                )
-            )
+            what = f"{name.lower()}(…) reads rows from outside the lake's tables"
+            hint = "changes of them cannot be detected: ingest them as a bronze table and read that"
+            self.faults.append(Fault("unreadable-source", what, source.line or 1, hint))
 
     def _add_uses(self, scope: Scope, select: exp.Select, names: Mapping[str, Scope]) -> None:
         for clause, value in select.args.items():
@@ -286,63 +264,39 @@ class Statement:
 
 @functools.lru_cache(maxsize=4096)
 def read(text: str) -> Statement:
-    """Return the analysed statement. Raise `UnparsableSql` when the text is not one SELECT."""
+    """Return the analysed statement. Raise a `Fault` when the text is not one SELECT."""
     return Statement(text)
 
 
-def _table_fault(node: exp.Table, column_parts: Sequence[exp.Identifier], line: int) -> Fault | None:
-    written = ".".join(part.name for part in column_parts)
-    first = column_parts[0].name.lower()
-    if len(column_parts) == 1:
-        return Fault(
-            code="unknown-table",
-            what=f"table '{written}' lacks its layer",
-            line=line,
-            unlayered=written.lower(),
-        )
+def _table_fault(node: exp.Table, names: Sequence[str], line: int) -> Fault | None:
+    """Return why a FROM clause cannot read what it names, or None for a table of the lake."""
+    written, last = ".".join(names), names[-1]
+    first = names[0].lower()
+    if len(names) == 1:
+        return Fault("unknown-table", f"table '{written}' lacks its layer", line, unlayered=written.lower())
     if first in _OWN_SCHEMAS:
+        what = f"a table cannot read {written}: {_OWN_SCHEMAS[first]}"
+        return Fault("unreadable-source", what, line, f"query it with: lakesmith query 'SELECT * FROM {written}'")
+    if first in _PATH_FORMATS or any(mark in last for mark in "/\\:"):
+        what = f"a table cannot read the path {last}: its changes cannot be detected"
+        return Fault("unreadable-source", what, line, "ingest the files as a bronze table and read that")
+    if len(names) > 2:
+        what = f"'{written}' has {len(names)} parts; a table of the lake is layer.name"
+        has_layer = names[-2].lower() in LAYERS
         return Fault(
-            code="unreadable-source",
-            what=f"a table cannot read {written}: {_OWN_SCHEMAS[first]}",
-            line=line,
-            hint=f"query it with: lakesmith query 'SELECT * FROM {written}'",
-        )
-    if first in _PATH_FORMATS or any(mark in column_parts[-1].name for mark in "/\\:"):
-        return Fault(
-            code="unreadable-source",
-            what=f"a table cannot read the path {column_parts[-1].name}: its changes cannot be detected",
-            line=line,
-            hint="ingest the files as a bronze table and read that",
-        )
-    if len(column_parts) > 2:
-        return Fault(
-            code="unknown-table",
-            what=f"'{written}' has {len(column_parts)} parts; a table of the lake is layer.name",
-            line=line,
-            hint=f"write {column_parts[-2].name}.{column_parts[-1].name}"
-            if column_parts[-2].name.lower() in LAYERS
-            else f"layers: {', '.join(LAYERS)}",
+            "unknown-table", what, line, f"write {names[-2]}.{last}" if has_layer else f"layers: {', '.join(LAYERS)}"
         )
     if first not in LAYERS:
-        return Fault(
-            code="unknown-table",
-            what=f"there is no layer '{column_parts[0].name}' ({written})",
-            line=line,
-            unlayered=column_parts[-1].name.lower(),
-        )
+        what = f"there is no layer '{names[0]}' ({written})"
+        return Fault("unknown-table", what, line, unlayered=last.lower())
     if node.args.get("version") is not None:
-        return Fault(
-            code="unreadable-source",
-            what=f"{written} is read at a fixed version, but a table is built from the current versions",
-            line=line,
-            hint="remove VERSION AS OF and TIMESTAMP AS OF; to query earlier versions use lakesmith query --at",
-        )
+        what = f"{written} is read at a fixed version, but a table is built from the current versions"
+        hint = "remove VERSION AS OF and TIMESTAMP AS OF; to query earlier versions use lakesmith query --at"
+        return Fault("unreadable-source", what, line, hint)
     if node.args.get("sample") is not None:
+        what = f"{written} is read through TABLESAMPLE, which returns other rows each time"
         return Fault(
-            code="unreadable-source",
-            what=f"{written} is read through TABLESAMPLE, which returns other rows each time",
-            line=line,
-            hint="select rows by their values, such as WHERE pmod(xxhash64(id), 100) < 10",
+            "unreadable-source", what, line, "select rows by their values, such as WHERE pmod(xxhash64(id), 100) < 10"
         )
     return None
 
@@ -363,7 +317,3 @@ def _row_limit(node: exp.Expr) -> str | None:
 def _refers_to(scope: Scope, target: Scope) -> bool:
     inner = [source.scope for source in scope.sources if source.scope is not None]
     return any(each is target or _refers_to(each, target) for each in (*inner, *scope.branches, *scope.nested))
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 40 else text[:39] + "…"

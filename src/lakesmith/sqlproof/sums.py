@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from sqlglot import TokenType, exp
 
 from lakesmith.sqlproof.output_columns import output_names
 from lakesmith.sqlproof.proof import (
-    NotProvable,
     normalized_sql,
+    refuse_changing_functions,
+    refuse_pipes,
+    refuse_set_operations,
     refuse_what_needs_all_rows,
     row_by_row,
-    unprovable_reason,
+    single_source,
     unwrapped,
 )
-from lakesmith.sqlproof.rowwise import set_operation
-from lakesmith.sqlproof.scopes import Reason, Scope, column_parts, is_aggregate, is_star, line_in
+from lakesmith.sqlproof.scopes import NotProvable, Scope, column_parts, is_aggregate, is_star, line_in
 from lakesmith.sqlproof.statement import Statement
 
 Combination = Literal["add", "least", "greatest"]
@@ -32,37 +32,22 @@ _COMBINED_BY: dict[type[exp.Expr], Combination] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Combinations:
-    by_column: dict[str, Combination]
-    """How two values combine; where one is NULL, the other wins."""
-    sums: list[str]
-    """The columns that are exact only when their type is."""
+def combinations(statement: Statement, key: Sequence[str]) -> tuple[dict[str, Combination], list[str]]:
+    """Return how the columns besides the key combine, and which of them are sums.
 
-
-def combinations(statement: Statement, key: Sequence[str]) -> Combinations | Reason:
-    """Return how the columns besides the key combine, or why new rows alone are not enough."""
-    reason = unprovable_reason(statement) or set_operation(statement.root, statement)
-    if reason is not None:
-        return reason
-    try:
-        refuse_what_needs_all_rows(statement, statement.root)
-        _check_sources(statement.root)
-        _check_clauses(statement, statement.root)
-        _check_groups(statement, statement.root, key)
-        return _combine(statement.root, {name.lower() for name in key})
-    except NotProvable as error:
-        return error.reason
-
-
-def _check_sources(scope: Scope) -> None:
-    tables = [source for at, source in enumerate(scope.sources) if source.generator is None or at == 0]
-    if not tables:
-        raise NotProvable("it reads no table")
-    if len(tables) > 1:
-        raise NotProvable(f"it joins {tables[1].shown}", line=tables[1].line)
-    if tables[0].generator is not None or (tables[0].scope is not None and not row_by_row(tables[0].scope)):
-        raise NotProvable(f"it reads {tables[0].shown}, which does not work row by row", line=tables[0].line)
+    Raise `NotProvable` where new rows alone are not enough.
+    """
+    scope = statement.root
+    refuse_pipes(statement)
+    refuse_changing_functions(statement)
+    refuse_set_operations(statement, scope)
+    refuse_what_needs_all_rows(statement, scope)
+    source = single_source(scope)
+    if source.generator is not None or (source.scope is not None and not row_by_row(source.scope)):
+        raise NotProvable(f"it reads {source.shown}, which does not work row by row", line=source.line)
+    _check_clauses(statement, scope)
+    _check_groups(statement, scope, key)
+    return _combine(scope, {name.lower() for name in key})
 
 
 def _check_clauses(statement: Statement, scope: Scope) -> None:
@@ -130,8 +115,9 @@ def _column_of(scope: Scope, node: exp.Expr) -> str | None:
     return None
 
 
-def _combine(scope: Scope, key: set[str]) -> Combinations:
-    found = Combinations({}, [])
+def _combine(scope: Scope, key: set[str]) -> tuple[dict[str, Combination], list[str]]:
+    by_column: dict[str, Combination] = {}
+    sums: list[str] = []
     for projection in scope.projections:
         names = output_names(projection)
         if len(names) != 1:
@@ -147,7 +133,7 @@ def _combine(scope: Scope, key: set[str]) -> Combinations:
                 f"'{names[0]}' cannot be updated from new rows: only count, sum, min and max can",
                 line=line_in(projection),
             )
-        found.by_column[names[0]] = combination
+        by_column[names[0]] = combination
         if isinstance(call, exp.Sum):
-            found.sums.append(names[0])
-    return found
+            sums.append(names[0])
+    return by_column, sums
