@@ -13,12 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as is_
 
-from lakesmith.columns import HIDDEN
-from lakesmith.intake.rows import Abort
-from lakesmith.intake.shapes import STRING, common, exact_as_double, null_types_as_text, storable, stored_type, widest
+from lakesmith.intake.shapes import STRING, exact_as_double, is_any_list, is_union_struct, map_type
 
-BRANCH = f"{HIDDEN}branch_"
-"""The prefix of field names in a struct for a union: exactly one field is filled."""
 _DAYS = (-719_162, 2_932_896)
 """The years 1 to 9999 as days since 1970: the range of dates in tables."""
 _SECOND = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -39,61 +35,13 @@ class Misfit:
 Fitted = tuple[pa.Array, list[Misfit]]
 
 
-def stored(type: pa.DataType) -> pa.DataType:
-    """Return the column type for an array's values. Fields with names that no table can have are dropped."""
-    if isinstance(type, pa.BaseExtensionType):
-        return STRING if type == pa.uuid() else stored(type.storage_type)
-    if is_.is_dictionary(type) or is_.is_run_end_encoded(type):
-        return stored(type.value_type)
-    if is_.is_binary_view(type):
-        return pa.binary()
-    if _is_branches(type):
-        return common(stored(field.type) for field in type)
-    if is_.is_struct(type):
-        fields = [(field.name, stored(field.type)) for field in type if storable(field.name)]
-        return pa.struct(fields) if fields else STRING
-    if is_.is_map(type):
-        return pa.map_(null_types_as_text(stored(type.key_type)), null_types_as_text(stored(type.item_type)))
-    if _is_list(type):
-        return pa.list_(stored(type.value_type))
-    return stored_type(type)
-
-
-def check_new_fields(found: pa.DataType, known: pa.DataType, name: str = "") -> None:
-    """Raise `Abort` when a struct has a field, at any depth, that the known type lacks and a table could have."""
-    if _is_branches(found):
-        for field in found:
-            check_new_fields(field.type, known, name)
-    elif is_.is_struct(found) and is_.is_struct(known):
-        fields = {field.name.lower(): field.type for field in known}
-        for field in found:
-            type = fields.get(field.name.lower())
-            if type is not None:
-                check_new_fields(field.type, type, f"{name}{field.name}.")
-            elif storable(field.name):
-                raise Abort("new-fields", "", f"{name}{field.name}")
-    elif is_.is_map(found) and is_.is_map(known):
-        check_new_fields(found.item_type, known.item_type, name)
-    elif _is_list(found) and is_.is_list(known):
-        check_new_fields(found.value_type, known.value_type, name)
-
-
-def check_widening(found: pa.Schema, known: pa.Schema, widening: frozenset[str]) -> None:
-    """Raise `Abort` when a column has a wider type than the known one, which can be widened."""
-    types = {field.name.lower(): field.type for field in known if field.name in widening}
-    for field in found:
-        type = types.get(field.name.lower())
-        if type is not None and widest(type, stored(field.type)) != type:
-            raise Abort("new-fields", "", field.name)
-
-
 def fit(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
     """Return the array as a column of a type: NULL for values that cannot be converted exactly, with their misfits."""
     array = _plain(array)
     found = array.type
     if is_.is_null(found):
         return pa.nulls(len(array), type), []
-    if _is_branches(found):
+    if is_union_struct(found):
         return _fit_branches(array, type, timezone)
     if is_.is_string(type) and not is_.is_binary(found):
         return text(array), []
@@ -135,19 +83,22 @@ def as_json(array: pa.Array) -> pa.Array:
     type = array.type
     if is_.is_null(type):
         return pa.nulls(len(array), STRING)
-    if _is_branches(type):
-        return _first([as_json(child) for child in array.flatten()])
+    if is_union_struct(type):
+        return pc.coalesce(*map(as_json, array.flatten()))
     if is_.is_struct(type):
         members = sorted(zip(type.names, array.flatten(), strict=True), key=lambda member: member[0])
-        return _braced(array, [_member(f",{json.dumps(name)}:", as_json(child)) for name, child in members])
+        pairs = [_joined(f",{json.dumps(name)}:", as_json(child)) for name, child in members]
+        fields = pc.binary_join_element_wise("", *pairs, "", null_handling="skip")  # fields that are NULL
+        return _enclosed("{", pc.ascii_ltrim(fields, ","), "}", array)
     if is_.is_map(type):
         offsets, entries = _parts(array)
         keys, items = entries.flatten()
-        pairs = _joined(_quoted(text(keys)), ":", pc.fill_null(as_json(items), "null"))
-        return _enclosed("{", pa.ListArray.from_arrays(offsets, pairs), "}", array)
+        entries = _joined(_quoted(text(keys)), ":", pc.fill_null(as_json(items), "null"))
+        return _enclosed("{", pc.binary_join(pa.ListArray.from_arrays(offsets, entries), ","), "}", array)
     if is_.is_list(type):
         offsets, values = _parts(array)
-        return _enclosed("[", pa.ListArray.from_arrays(offsets, pc.fill_null(as_json(values), "null")), "]", array)
+        items = pa.ListArray.from_arrays(offsets, pc.fill_null(as_json(values), "null"))
+        return _enclosed("[", pc.binary_join(items, ","), "]", array)
     if is_.is_boolean(type) or is_.is_integer(type) or is_.is_decimal(type):
         return array.cast(STRING)
     if is_.is_floating(type):
@@ -178,20 +129,14 @@ def map_leaves(array: pa.Array, type: pa.DataType, leaf: Callable[[pa.Array, pa.
 
 def with_bytes(array: pa.Array) -> pa.Array:
     """Return the array with bytes in place of texts, for invalid UTF-8."""
-    return map_leaves(array, _bytes_type(array.type), pa.Array.cast)
+    return map_leaves(array, map_type(array.type, _bytes_type), pa.Array.cast)
 
 
 def _bytes_type(type: pa.DataType) -> pa.DataType:
     if is_.is_dictionary(type) or is_.is_run_end_encoded(type):
-        return _bytes_type(type.value_type)
+        return map_type(type.value_type, _bytes_type)
     if isinstance(type, pa.BaseExtensionType):
-        return STRING if type == pa.uuid() else _bytes_type(type.storage_type)
-    if is_.is_struct(type):
-        return pa.struct([field.with_type(_bytes_type(field.type)) for field in type])
-    if is_.is_map(type):
-        return pa.map_(_bytes_type(type.key_type), _bytes_type(type.item_type))
-    if _is_list(type):
-        return pa.list_(_bytes_type(type.value_type))
+        return STRING if type == pa.uuid() else map_type(type.storage_type, _bytes_type)
     return pa.binary() if is_.is_string(type) or is_.is_large_string(type) or is_.is_string_view(type) else type
 
 
@@ -200,7 +145,7 @@ def leaves(array: pa.Array) -> Iterable[pa.Array]:
     if is_.is_struct(array.type):
         for child in array.flatten():
             yield from leaves(child)
-    elif is_.is_map(array.type) or _is_list(array.type):
+    elif is_.is_map(array.type) or is_any_list(array.type):
         yield from leaves(_parts(array)[1])
     else:
         yield array
@@ -209,20 +154,6 @@ def leaves(array: pa.Array) -> Iterable[pa.Array]:
 def with_nulls(array: pa.Array, rows: set[int]) -> pa.Array:
     """Return the array with NULL in some rows."""
     return array.take(pa.array([None if row in rows else row for row in range(len(array))], pa.int64()))
-
-
-def _is_branches(type: pa.DataType) -> bool:
-    return bool(is_.is_struct(type) and type.num_fields and type.field(0).name.startswith(BRANCH))
-
-
-def _is_list(type: pa.DataType) -> bool:
-    return bool(
-        is_.is_list(type)
-        or is_.is_large_list(type)
-        or is_.is_fixed_size_list(type)
-        or is_.is_list_view(type)
-        or is_.is_large_list_view(type)
-    )
 
 
 def _plain(array: pa.Array) -> pa.Array:
@@ -240,7 +171,7 @@ def _plain(array: pa.Array) -> pa.Array:
         return array.cast(STRING)
     if is_.is_large_binary(type) or is_.is_binary_view(type) or is_.is_fixed_size_binary(type):
         return array.cast(pa.binary())
-    if _is_list(type) and not is_.is_list(type):
+    if is_any_list(type) and not is_.is_list(type):
         return array.cast(pa.list_(type.value_type))
     return array
 
@@ -263,15 +194,7 @@ def _misfits(array: pa.Array, rows: Iterable[int]) -> list[Misfit]:
 
 def _fit_branches(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
     fitted = [fit(child, type, timezone) for child in array.flatten()]
-    return _first([made for made, _ in fitted]), [misfit for _, misfits in fitted for misfit in misfits]
-
-
-def _first(arrays: list[pa.Array]) -> pa.Array:
-    """Return, per row, the first value that is not NULL."""
-    made = arrays[0]
-    for array in arrays[1:]:
-        made = pc.if_else(made.is_valid(), made, array)
-    return made
+    return pc.coalesce(*(branch for branch, _ in fitted)), [misfit for _, misfits in fitted for misfit in misfits]
 
 
 def _fit_struct(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
@@ -448,21 +371,9 @@ def _quoted(texts: pa.Array) -> pa.Array:
     return pc.replace_with_mask(made, odd, pa.array(escaped, STRING))
 
 
-def _member(label: str, values: pa.Array) -> pa.Array:
-    return pc.fill_null(_joined(label, values), "")
-
-
-def _braced(array: pa.Array, members: list[pa.Array]) -> pa.Array:
-    """Return JSON objects from members that each start with a comma."""
-    if not members:
-        return pc.if_else(array.is_valid(), "{}", pa.scalar(None, STRING))
-    made = pc.replace_substring(_joined("{", *members, "}"), "{,", "{", max_replacements=1)
-    return pc.if_else(array.is_valid(), made, pa.scalar(None, STRING))
-
-
-def _enclosed(start: str, lists: pa.Array, end: str, array: pa.Array) -> pa.Array:
-    made = _joined(start, pc.binary_join(lists, ","), end)
-    return pc.if_else(array.is_valid(), made, pa.scalar(None, STRING))
+def _enclosed(start: str, content: pa.Array, end: str, array: pa.Array) -> pa.Array:
+    """Return the content within brackets; NULL where the array is."""
+    return pc.if_else(array.is_valid(), _joined(start, content, end), pa.scalar(None, STRING))
 
 
 def _joined(*parts: pa.Array | str) -> pa.Array:

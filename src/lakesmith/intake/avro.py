@@ -13,7 +13,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Context, Decimal
 from io import BytesIO
 from lzma import LZMADecompressor, LZMAError
 from typing import Any, BinaryIO
@@ -22,9 +22,10 @@ import pyarrow as pa
 from pyarrow import types as is_
 
 from lakesmith.errors import missing_library
-from lakesmith.intake.arrays import BRANCH, map_leaves
+from lakesmith.intake.arrays import map_leaves
 from lakesmith.intake.memory import check_memory
-from lakesmith.intake.rows import Broken
+from lakesmith.intake.rows import Broken, reason
+from lakesmith.intake.shapes import BRANCH
 
 _MAGIC = b"Obj\x01"
 _BLOCK = 128 << 20
@@ -35,7 +36,9 @@ _PARTS = 20_000
 """The maximum number of parts of a schema with every name expanded."""
 _FREE = 2_000_000
 """The maximum number of values in a block that take no bytes, such as nulls and empty records."""
-_PRIMITIVES = {
+_EXACT = Context(prec=100)
+"""More digits than a decimal has: by default Python rounds to 28."""
+PRIMITIVES = {
     "null": pa.null(),
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -91,15 +94,27 @@ class _Source:
         return bytes(data)
 
     def number(self, first: bytes = b"") -> int:
-        """Read a number in Avro's zigzag encoding; its first byte may already have been read."""
-        value = shift = 0
-        while shift < 64:
-            (byte,) = first if first and not shift else self.take(1)
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return (value >> 1) ^ -(value & 1)
-        raise Broken("corrupt", "a number is longer than 64 bits")
+        """Read a signed number; its first byte may already have been read."""
+        following = (self.take(1)[0] for _ in itertools.count())
+        try:
+            return signed(varint(itertools.chain(first, following)))
+        except ValueError as error:
+            raise Broken("corrupt", str(error)) from error
+
+
+def varint(data: Iterator[int]) -> int:
+    """Read an unsigned number of seven bits per byte, the lowest first. Raise ValueError when it has no end."""
+    value = 0
+    for shift, byte in zip(range(0, 64, 7), data, strict=False):
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value
+    raise ValueError("a number is longer than 64 bits")
+
+
+def signed(value: int) -> int:
+    """Return the number of a zigzag encoding, which has the sign in the lowest bit."""
+    return (value >> 1) ^ -(value & 1)
 
 
 def _metadata(source: _Source) -> Iterator[tuple[str, bytes]]:
@@ -241,8 +256,8 @@ class _TypeBuilder:
     def _word(self, word: str) -> _AvroType:
         if word == "string":
             return _AvroType("bytes", pa.binary(), pa.string())
-        if word in _PRIMITIVES:
-            return _AvroType(word, _PRIMITIVES[word], _PRIMITIVES[word])
+        if word in PRIMITIVES:
+            return _AvroType(word, PRIMITIVES[word], PRIMITIVES[word])
         form = self.named[word]
         if form is None:
             raise Broken("avro-recursive", f"the type {word!r} is recursive, and columns cannot be")
@@ -333,8 +348,10 @@ def _records(count: int, data: bytes, form: _AvroType, *, one_by_one: bool) -> l
 
     Where records have values without bytes, left-over bytes must not be read as the count of another array block.
     """
-    buffer = BytesIO(data if one_by_one else _zigzag(count) + data + b"\x00" if count else b"\x00")
-    read = _fastavro().schemaless_reader
+    fastavro, length = _fastavro(), BytesIO()
+    fastavro.schemaless_writer(length, "long", count)
+    buffer = BytesIO(data if one_by_one else length.getvalue() + data + b"\x00" if count else b"\x00")
+    read = fastavro.schemaless_reader
     try:
         records: list[object] = (
             [read(buffer, form.schema["items"], None) for _ in range(count)]
@@ -343,20 +360,10 @@ def _records(count: int, data: bytes, form: _AvroType, *, one_by_one: bool) -> l
         )
     except _UNDECODABLE as error:
         check_memory(error)
-        raise Broken("corrupt", f"a block of the Avro file does not follow its schema: {_message(error)}") from error
+        raise Broken("corrupt", f"a block of the Avro file does not follow its schema: {reason(error)}") from error
     if buffer.tell() != len(buffer.getvalue()):
         raise Broken("corrupt", "a block of the Avro file is longer than its records")
     return records
-
-
-def _zigzag(value: int) -> bytes:
-    value <<= 1
-    made = bytearray()
-    while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
-        value >>= 7
-    made.append(value)
-    return bytes(made)
 
 
 def _decompressed(data: bytes, codec: str, number: int) -> bytes:
@@ -380,19 +387,14 @@ def _decompressed(data: bytes, codec: str, number: int) -> bytes:
                 raise Broken("avro-codec", f"the codec {codec!r} is not supported")
     except (zlib.error, OSError, EOFError, ValueError, LZMAError, pa.ArrowException) as error:
         check_memory(error)
-        raise Broken("corrupt", f"block {number} of the Avro file cannot be decompressed: {_message(error)}") from error
+        raise Broken("corrupt", f"block {number} of the Avro file cannot be decompressed: {reason(error)}") from error
     if len(made) > _BLOCK:
         raise Broken("expands-too-much", f"block {number} of the Avro file expands to more than {_BLOCK:,} bytes")
     return bytes(made)
 
 
 def _unsnapped(data: bytes) -> bytes:
-    length = shift = 0
-    for byte in data[:5]:
-        length |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
+    length = varint(iter(data))
     if length > _BLOCK:
         raise Broken("expands-too-much", f"a block of the Avro file expands to more than {_BLOCK:,} bytes")
     made: bytes = pa.decompress(data[:-4], decompressed_size=length, codec="snappy", asbytes=True)
@@ -406,34 +408,23 @@ def _batch(records: list[object], form: _AvroType) -> pa.RecordBatch:
         return pa.RecordBatch.from_struct_array(map_leaves(pa.array(records, form.raw), form.type, _logical))
     except _UNDECODABLE as error:
         check_memory(error)
-        raise Broken(
-            "corrupt", f"the Avro file has values that its schema does not allow: {_message(error)}"
-        ) from error
+        raise Broken("corrupt", f"the Avro file has values that its schema does not allow: {reason(error)}") from error
 
 
 def _logical(array: pa.Array, type: pa.DataType) -> pa.Array:
     if is_.is_string(type):
         return array.view(type)
     if is_.is_decimal(type):
-        # The default context would round to 28 digits.
         values = array.to_pylist()
         numbers = [v if v is None else int.from_bytes(v, "big", signed=True) for v in values]
-        return pa.array([n if n is None else _scaled(n, type.scale) for n in numbers], type)
+        scaled = [n if n is None else Decimal(n).scaleb(-type.scale, _EXACT) for n in numbers]
+        return pa.array(scaled, type)
     if is_.is_interval(type):
         parts = [v if v is None else struct.unpack("<3I", v) for v in array.to_pylist()]
         return pa.array([p and pa.MonthDayNano((p[0], p[1], p[2] * 1_000_000)) for p in parts], type)
     if type == pa.uuid():
         return pa.ExtensionArray.from_storage(type, array.cast(type.storage_type))
     return array.cast(type)
-
-
-def _scaled(number: int, scale: int) -> Decimal:
-    sign = 1 if number < 0 else 0
-    return Decimal((sign, tuple(map(int, str(abs(number)))), -scale))
-
-
-def _message(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 def _fastavro() -> Any:

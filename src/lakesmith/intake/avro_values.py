@@ -14,23 +14,12 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakesmith.errors import InfrastructureError, missing_library
-from lakesmith.intake.avro import check_bounded
+from lakesmith.intake.avro import PRIMITIVES, check_bounded
 from lakesmith.intake.rows import Unreadable
 from lakesmith.intake.shapes import STRING, common
 
 _MAX_DIGITS = 38
-_AVRO = {
-    "null": pa.null(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "fixed": pa.binary(),
-    "string": STRING,
-    "enum": STRING,
-}
+_AVRO = {**PRIMITIVES, "fixed": pa.binary(), "string": STRING, "enum": STRING}
 _AVRO_LOGICAL = {
     "date": pa.date32(),
     "timestamp-millis": pa.timestamp("us", tz="UTC"),

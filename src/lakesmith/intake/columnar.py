@@ -12,8 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,22 +20,15 @@ from pyarrow import types as is_
 
 from lakesmith.columns import SOURCE_ROW
 from lakesmith.intake import avro, orc
-from lakesmith.intake.arrays import (
-    as_json,
-    check_new_fields,
-    check_widening,
-    fit,
-    leaves,
-    map_leaves,
-    stored,
-    with_bytes,
-    with_nulls,
-)
+from lakesmith.intake.arrays import as_json, fit, leaves, map_leaves, with_bytes, with_nulls
 from lakesmith.intake.memory import check_memory
-from lakesmith.intake.rows import Broken, Target, Unreadable, hashes, shown
-from lakesmith.intake.shapes import STRING, storable
+from lakesmith.intake.rows import Abort, Broken, Target, Unreadable, hashes, reason, shown
+from lakesmith.intake.shapes import STRING, added, map_type, storable, stored_type, widest
 
 Format = Literal["parquet", "orc", "avro"]
+T = TypeVar("T")
+Content = tuple[pa.Schema, Iterator[pa.RecordBatch], int]
+"""The columns of a file, its batches, and the row count in its metadata."""
 ROWS = 20_000
 SIZE = 16 << 20
 """The maximum rows and bytes of a batch, unless a single row is larger."""
@@ -48,22 +40,11 @@ _NEAR = (2**63 - 1) // 1000
 """Microseconds since 1970 that also fit into nanoseconds: the years 1677 to 2262."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
-    """The content of a file as Arrow reads it."""
-
-    schema: pa.Schema
-    batches: Iterator[pa.RecordBatch]
-    rows: int
-    """The row count in its metadata."""
-
-
 def read(file: BinaryIO, format: Format, target: Target) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file: the target's columns, the hash, rescued values, unreadable text, and the row number."""
     with _opened(file, format) as (schema, batches):
         if not target.surveyed:
-            check_new_fields(pa.struct(list(schema)), pa.struct(list(target.schema)))
-            check_widening(schema, target.schema, target.widening)
+            _abort_on_new_fields(_columns(schema), target)
         number = 1
         for batch in _bounded(batches):
             yield _fitted(batch, target, number)
@@ -73,7 +54,20 @@ def read(file: BinaryIO, format: Format, target: Target) -> Iterator[pa.RecordBa
 def shape(file: BinaryIO, format: Format) -> pa.Schema:
     """Return the table columns for a file, by its footer or header alone."""
     with _opened(file, format) as (schema, _):
-        return pa.schema([(field.name, stored(field.type)) for field in schema if storable(field.name)])
+        return _columns(schema)
+
+
+def _columns(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([(field.name, stored_type(field.type)) for field in schema if storable(field.name)])
+
+
+def _abort_on_new_fields(columns: pa.Schema, target: Target) -> None:
+    """Raise `Abort` when a file has a field that the table lacks, or values for which a column can be widened."""
+    wide_types = widest(pa.struct(list(target.schema)), pa.struct(list(columns)))
+    pairs = zip(target.schema, wide_types, strict=True)
+    wider = [old.name for old, wide in pairs if old.name in target.widening and old.type != wide.type]
+    for name in (*added(target.schema, columns), *wider):
+        raise Abort("new-fields", "", name)
 
 
 @contextmanager
@@ -81,7 +75,8 @@ def _opened(file: BinaryIO, format: Format) -> Iterator[tuple[pa.Schema, Iterato
     """Open a file, and return its columns and batches in its own types."""
     if format == "avro":
         schema, batches = avro.read(file)
-        yield _checked(schema), batches
+        _check_type(pa.struct(list(schema)), "", 0)
+        yield schema, batches
         return
     with ExitStack() as held:
         spooled = held.enter_context(tempfile.SpooledTemporaryFile(max_size=SIZE))
@@ -91,9 +86,9 @@ def _opened(file: BinaryIO, format: Format) -> Iterator[tuple[pa.Schema, Iterato
         recording = _RecordingFile(file)
         reader = held.enter_context(orc.reader()) if format == "orc" else None
         with _as_broken(recording, format):
-            content = _parquet(recording) if reader is None else _orc(recording, reader)
-            schema = _checked(content.schema)
-        yield schema, _counted(content, recording, format)
+            schema, batches, rows = _parquet(recording) if reader is None else _orc(recording, reader)
+            _check_type(pa.struct(list(schema)), "", 0)
+        yield schema, _counted(batches, rows, recording, format)
 
 
 class _RecordingFile(io.RawIOBase):
@@ -110,18 +105,17 @@ class _RecordingFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        try:
-            return self._file.seek(offset, whence)
-        except BaseException as error:
-            self.failure = error
-            raise
+        return self._recorded(self._file.seek, offset, whence)
 
     def tell(self) -> int:
         return self._file.tell()
 
     def read(self, size: int = -1) -> bytes:
+        return self._recorded(self._file.read, size)
+
+    def _recorded(self, access: Callable[..., T], *arguments: int) -> T:
         try:
-            return self._file.read(size)
+            return access(*arguments)
         except BaseException as error:
             self.failure = error
             raise
@@ -136,25 +130,26 @@ def _as_broken(file: _RecordingFile, format: str) -> Iterator[None]:
         if file.failure is not None:
             raise file.failure from None
         check_memory(error)
-        message = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-        raise Broken("corrupt", f"the {format} file cannot be read to its end: {message}") from error
+        raise Broken("corrupt", f"the {format} file cannot be read to its end: {reason(error)}") from error
 
 
-def _counted(content: _Content, file: _RecordingFile, format: str) -> Iterator[pa.RecordBatch]:
+def _counted(
+    batches: Iterator[pa.RecordBatch], rows: int, file: _RecordingFile, format: str
+) -> Iterator[pa.RecordBatch]:
     count = 0
     while True:
         with _as_broken(file, format):
-            batch = next(content.batches, None)
+            batch = next(batches, None)
         if batch is None:
             break
         count += len(batch)
         yield batch
-    if count != content.rows:
+    if count != rows:
         # Arrow trusts a corrupt footer for the number of rows.
-        raise Broken("corrupt", f"the {format} file claims {content.rows:,} rows, and {count:,} were read")
+        raise Broken("corrupt", f"the {format} file claims {rows:,} rows, and {count:,} were read")
 
 
-def _parquet(file: _RecordingFile) -> _Content:
+def _parquet(file: _RecordingFile) -> Content:
     import pyarrow.parquet as pq
 
     _check_magic(file, "parquet", b"PAR1", b"PAR1")
@@ -170,9 +165,9 @@ def _parquet(file: _RecordingFile) -> _Content:
     step = min(max(SIZE // max(width, 1), 1), _STEP)
     physical = [fine.schema.column(number).physical_type for number in range(len(fine.schema))]
     if "INT96" not in physical:
-        return _Content(fine.schema_arrow, fine.iter_batches(step, use_threads=False), fine.metadata.num_rows)
+        return fine.schema_arrow, fine.iter_batches(step, use_threads=False), fine.metadata.num_rows
     schema = _with_instants(fine.schema_arrow, iter(physical), "ns")
-    return _Content(schema, _instants(opened, step, schema, physical), fine.metadata.num_rows)
+    return schema, _instants(opened, step, schema, physical), fine.metadata.num_rows
 
 
 def _instants(
@@ -218,32 +213,17 @@ def _check_magic(file: _RecordingFile, format: str, head: bytes, tail: bytes) ->
 
 def _with_instants(schema: pa.Schema, physical: Iterator[str], unit: str) -> pa.Schema:
     """Return the schema with INT96 times as instants, as Spark, Hive and Impala write them."""
-
-    def instants(type: pa.DataType) -> pa.DataType:
-        if is_.is_struct(type):
-            return pa.struct([field.with_type(instants(field.type)) for field in type])
-        if is_.is_map(type):
-            return pa.map_(instants(type.key_type), instants(type.item_type))
-        if is_.is_list(type) or is_.is_large_list(type) or is_.is_fixed_size_list(type):
-            item = instants(type.value_type)
-            return type if item == type.value_type else pa.list_(item)
-        return pa.timestamp(unit, tz="UTC") if next(physical) == "INT96" else type
-
-    return pa.schema([field.with_type(instants(field.type)) for field in schema])
+    instant = pa.timestamp(unit, tz="UTC")
+    return pa.schema(map_type(pa.struct(list(schema)), lambda leaf: instant if next(physical) == "INT96" else leaf))
 
 
-def _orc(file: _RecordingFile, reader: orc.OrcProcess) -> _Content:
+def _orc(file: _RecordingFile, reader: orc.OrcProcess) -> Content:
     _check_magic(file, "orc", b"ORC", b"ORC")
-    return _Content(*reader.open(cast(BinaryIO, file), file.seek(0, io.SEEK_END)))
-
-
-def _checked(schema: pa.Schema) -> pa.Schema:
-    """Return the schema after a check that a table can have its columns: no duplicates, only supported types."""
-    _check_type(pa.struct(list(schema)), "", 0)
-    return schema
+    return reader.open(cast(BinaryIO, file), file.seek(0, io.SEEK_END))
 
 
 def _check_type(type: pa.DataType, name: str, depth: int) -> None:
+    """Check that a table can have a type: no duplicate names, only supported types, not nested too deeply."""
     if depth > _DEEP:
         raise Broken("too-deep", f"{name[:60]}… is nested more than {_DEEP} deep")
     if is_.is_union(type):

@@ -18,7 +18,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from json.encoder import encode_basestring
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -54,22 +54,15 @@ class Unreadable:
 class Broken(Exception):
     """A file that cannot be read, or not to its end. None of its rows are ingested."""
 
-    def __init__(self, code: str, what: str, *, passing: bool = False) -> None:
-        super().__init__(code, what)
+    def __init__(self, code: str, what: str, passing: bool = False) -> None:
+        super().__init__(code, what, passing)
         self.code = code
         self.what = what
         self.passing = passing
         """Whether the cause is temporary and not the file's content: the next run may be able to read it."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _broken, (self.code, self.what, self.passing)
-
     def __str__(self) -> str:
         return f"{self.code}: {self.what}"
-
-
-def _broken(code: str, what: str, passing: bool) -> Broken:
-    return Broken(code, what, passing=passing)
 
 
 class Abort(Exception):
@@ -182,6 +175,11 @@ def is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of a library's message."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
 def shown(raw: bytes) -> str:

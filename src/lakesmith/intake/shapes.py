@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
+from functools import reduce
 from typing import Any, assert_never
 
 import pyarrow as pa
+from pyarrow import types as is_
 
 from lakesmith.columns import AUDIT, HIDDEN
 from lakesmith.declare.spark_type import (
@@ -39,9 +41,22 @@ _SIMPLE = {
     "void": pa.null(),
 }
 _TYPE_NAMES = {type: name for name, type in _SIMPLE.items()}
+_STORED_TYPES = {
+    pa.uint8(): pa.int32(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
+"""By Arrow type that no table has, the table's type for its values."""
 _UNSTORABLE = re.compile(r"[ ,;{}()=\x00-\x1f]")
 _EXACT = 2**53
 """Whole numbers up to here are exact as doubles."""
+BRANCH = f"{HIDDEN}branch_"
+"""The prefix of field names in a struct for a union: exactly one field is not NULL."""
 
 
 class Number(float):
@@ -50,9 +65,9 @@ class Number(float):
     __slots__ = ("text",)
 
     def __new__(cls, text: str) -> Number:
-        made = super().__new__(cls, text)
-        made.text = text
-        return made
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
 
     text: str
 
@@ -83,52 +98,66 @@ def spark_type(type: pa.DataType) -> SparkType:
     """Return the Spark SQL type that fits every value of an Arrow type without loss."""
     if type in _TYPE_NAMES:
         return SimpleType(_TYPE_NAMES[type])
-    if pa.types.is_decimal(type):
+    if is_.is_decimal(type):
         return DecimalType(type.precision, type.scale)
-    if pa.types.is_struct(type):
+    if is_.is_struct(type):
         return StructType(tuple((field.name, spark_type(field.type)) for field in type))
-    if pa.types.is_map(type):
+    if is_.is_map(type):
         return MapType(spark_type(type.key_type), spark_type(type.item_type))
-    if pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type):
+    if is_any_list(type):
         return ArrayType(spark_type(type.value_type))
     return spark_type(stored_type(type))
 
 
 def stored_type(type: pa.DataType) -> pa.DataType:
-    """Return the Arrow type of a table's column for values of this type."""
-    is_ = pa.types
-    match type:
-        case _ if is_.is_unsigned_integer(type):
-            return (
-                pa.decimal128(20, 0) if type.bit_width == 64 else _SIMPLE["bigint" if type.bit_width == 32 else "int"]
-            )
-        case _ if is_.is_timestamp(type):
-            return pa.timestamp("us", tz="UTC" if type.tz else None)
-        case _ if is_.is_date(type):
-            return pa.date32()
-        case _ if is_.is_float16(type):
-            return pa.float32()
-        case _ if (
-            is_.is_binary(type)
-            or is_.is_large_binary(type)
-            or is_.is_fixed_size_binary(type)
-            or is_.is_binary_view(type)
-        ):
-            return pa.binary()
-        case _ if is_.is_decimal(type):
-            return pa.decimal128(min(type.precision, 38), min(type.scale, 38))
-        case _ if is_.is_struct(type):
-            return pa.struct([(field.name, stored_type(field.type)) for field in type])
-        case _ if is_.is_map(type):
-            return pa.map_(stored_type(type.key_type), stored_type(type.item_type))
-        case _ if is_.is_list(type) or is_.is_large_list(type) or is_.is_fixed_size_list(type):
-            return pa.list_(stored_type(type.value_type))
-        case _ if is_.is_dictionary(type):
-            return stored_type(type.value_type)
-        case _ if is_.is_null(type) or type in _TYPE_NAMES:
-            return type
-        case _:
-            return STRING
+    """Return the type of a table's column for an Arrow type. Fields whose names no table can have are dropped."""
+    if isinstance(type, pa.BaseExtensionType):
+        return STRING if type == pa.uuid() else stored_type(type.storage_type)
+    if is_.is_dictionary(type) or is_.is_run_end_encoded(type):
+        return stored_type(type.value_type)
+    if is_union_struct(type):
+        return common(stored_type(field.type) for field in type)
+    if is_.is_struct(type):
+        fields = [(field.name, stored_type(field.type)) for field in type if storable(field.name)]
+        return pa.struct(fields) if fields else STRING
+    if is_.is_map(type):
+        return pa.map_(*(null_types_as_text(stored_type(part)) for part in (type.key_type, type.item_type)))
+    if is_any_list(type):
+        return pa.list_(stored_type(type.value_type))
+    if is_.is_timestamp(type):
+        return pa.timestamp("us", tz="UTC" if type.tz else None)
+    if is_.is_decimal(type):
+        return pa.decimal128(min(type.precision, 38), min(type.scale, 38))
+    if is_.is_fixed_size_binary(type):
+        return pa.binary()
+    return _STORED_TYPES.get(type, type if type in _TYPE_NAMES else STRING)
+
+
+def is_union_struct(type: pa.DataType) -> bool:
+    """Whether a struct represents a union, with a field for each branch."""
+    return bool(is_.is_struct(type) and type.num_fields and type.field(0).name.startswith(BRANCH))
+
+
+def is_any_list(type: pa.DataType) -> bool:
+    """Whether a type is a list, in any of Arrow's layouts."""
+    return bool(
+        is_.is_list(type)
+        or is_.is_large_list(type)
+        or is_.is_fixed_size_list(type)
+        or is_.is_list_view(type)
+        or is_.is_large_list_view(type)
+    )
+
+
+def map_type(type: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type of the same nesting, with its innermost types converted by a function."""
+    if is_.is_struct(type):
+        return pa.struct([field.with_type(map_type(field.type, leaf)) for field in type])
+    if is_.is_map(type):
+        return pa.map_(map_type(type.key_type, leaf), map_type(type.item_type, leaf))
+    if is_any_list(type):
+        return pa.list_(map_type(type.value_type, leaf))
+    return leaf(type)
 
 
 def type_of(value: object) -> pa.DataType:
@@ -138,16 +167,18 @@ def type_of(value: object) -> pa.DataType:
             return pa.null()
         case bool():
             return pa.bool_()
-        case int():
-            return pa.int64() if -(2**63) <= value < 2**63 else _whole(value)
+        case int() if -(2**63) <= value < 2**63:
+            return pa.int64()
+        case int() if abs(value) < 10**38:
+            return pa.decimal128(38, 0)
         case Number(text="-0"):
             return pa.int64()
         case Decimal() | float():
             return pa.float64()
         case dict():
-            made = record_type(value)
+            fields = record_type(value)
             # An empty object has no type; one without any field that a struct can have becomes text.
-            return made if len(made) else STRING if value else pa.null()
+            return fields if len(fields) else STRING if value else pa.null()
         case list():
             return pa.list_(common(type_of(item) for item in value))
         case _:
@@ -159,21 +190,13 @@ def record_type(record: Mapping[str, object]) -> pa.DataType:
     return pa.struct([(name, type_of(item)) for name, item in record.items() if storable(name)])
 
 
-def _whole(value: int) -> pa.DataType:
-    return pa.decimal128(38, 0) if abs(value) < 10**38 else STRING
-
-
 def common(types: Iterable[pa.DataType]) -> pa.DataType:
     """Return the narrowest type that fits the values of all types; text when they have nothing in common."""
-    found = pa.null()
-    for type in types:
-        found = wider(found, type)
-    return found
+    return reduce(wider, types, pa.null())
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     """Return the narrowest type that fits the values of both; text when they have nothing in common."""
-    is_ = pa.types
     if one == other or is_.is_null(other):
         return one
     if is_.is_null(one):
@@ -211,90 +234,73 @@ def one_each(fields: Iterable[pa.Field]) -> pa.DataType:
 
 def null_types_as_text(type: pa.DataType) -> pa.DataType:
     """Return the type with text in place of the null type, for fields without any value."""
-    if pa.types.is_null(type):
-        return STRING
-    if pa.types.is_struct(type):
-        return pa.struct([(field.name, null_types_as_text(field.type)) for field in type])
-    if pa.types.is_list(type):
-        return pa.list_(null_types_as_text(type.value_type))
-    return type
+    return map_type(type, lambda leaf: STRING if is_.is_null(leaf) else leaf)
 
 
-def with_new_fields(known: pa.DataType, found: pa.DataType) -> pa.DataType:
-    """Return a known type with the new fields of a found one, at every depth; known fields keep their type."""
-    if pa.types.is_struct(known) and pa.types.is_struct(found):
-        fields = {field.name: field.type for field in known}
-        names = {name.lower(): name for name in fields}
-        for field in one_each(found):
-            name = names.get(field.name.lower(), field.name)
-            fields[name] = (
-                with_new_fields(fields[name], field.type) if name in fields else null_types_as_text(field.type)
-            )
-        return pa.struct(list(fields.items()))
-    if pa.types.is_list(known) and pa.types.is_list(found):
-        return pa.list_(with_new_fields(known.value_type, found.value_type))
-    return known
+def with_new_fields(stored: pa.DataType, incoming: pa.DataType) -> pa.DataType:
+    """Return a stored type with the new fields of an incoming one, at every depth; stored fields keep their type."""
+    if is_.is_struct(stored) and is_.is_struct(incoming):
+        fields = {field.name.lower(): field for field in stored}
+        for new in one_each(incoming):
+            old = fields.get(new.name.lower())
+            type = null_types_as_text(new.type) if old is None else with_new_fields(old.type, new.type)
+            fields[new.name.lower()] = (old or new).with_type(type)
+        return pa.struct(list(fields.values()))
+    if is_.is_list(stored) and is_.is_list(incoming):
+        return pa.list_(with_new_fields(stored.value_type, incoming.value_type))
+    return stored
 
 
-def widest(known: pa.DataType, found: pa.DataType) -> pa.DataType:
-    """Return a known type as wide as a found one, at every depth, where a stored column can be widened."""
-    is_ = pa.types
-    if is_.is_struct(known) and is_.is_struct(found):
-        found_types = {field.name.lower(): field.type for field in found}
-        return pa.struct(
-            [(each.name, widest(each.type, found_types.get(each.name.lower(), each.type))) for each in known]
-        )
-    if is_.is_list(known) and is_.is_list(found):
-        return pa.list_(widest(known.value_type, found.value_type))
-    if is_.is_map(known) and is_.is_map(found):
-        return pa.map_(widest(known.key_type, found.key_type), widest(known.item_type, found.item_type))
-    if is_.is_nested(known) or is_.is_nested(found) or is_.is_floating(known) != is_.is_floating(found):
-        return known
-    made = wider(known, found)
-    if is_.is_integer(known) and is_.is_decimal(made):
-        whole = max(made.precision - made.scale, whole_digits(spark_type(known)) or 0)
-        made = pa.decimal128(min(38, whole + made.scale), made.scale)
-    return made if widens(spark_type(known), spark_type(made)) else known
+def widest(stored: pa.DataType, incoming: pa.DataType) -> pa.DataType:
+    """Return a stored type, widened at every depth for the values of an incoming one, as far as columns can be."""
+    if is_.is_struct(stored) and is_.is_struct(incoming):
+        types = {field.name.lower(): field.type for field in incoming}
+        return pa.struct([(each.name, widest(each.type, types.get(each.name.lower(), each.type))) for each in stored])
+    if is_.is_list(stored) and is_.is_list(incoming):
+        return pa.list_(widest(stored.value_type, incoming.value_type))
+    if is_.is_map(stored) and is_.is_map(incoming):
+        return pa.map_(widest(stored.key_type, incoming.key_type), widest(stored.item_type, incoming.item_type))
+    if is_.is_nested(stored) or is_.is_nested(incoming) or is_.is_floating(stored) != is_.is_floating(incoming):
+        return stored
+    type = wider(stored, incoming)
+    if is_.is_integer(stored) and is_.is_decimal(type):
+        whole = max(type.precision - type.scale, whole_digits(spark_type(stored)) or 0)
+        type = pa.decimal128(min(38, whole + type.scale), type.scale)
+    return type if widens(spark_type(stored), spark_type(type)) else stored
 
 
-def widened(known: pa.Schema, target: pa.Schema) -> tuple[str, ...]:
-    """Return the fields, at every depth, that are wider in `target` than in `known`: `name: int → bigint`."""
-    return tuple(_widened(pa.struct(list(known)), pa.struct(list(target)), ""))
+def widened(stored: pa.Schema, target: pa.Schema) -> tuple[str, ...]:
+    """Return the fields, at every depth, that are wider in `target` than in `stored`: `name: int → bigint`."""
+    fields = _innermost_fields(pa.struct(list(stored)), pa.struct(list(target)))
+    types = ((name, spark_type(before), spark_type(after)) for name, before, after in fields if before is not None)
+    return tuple(f"{name}: {before} → {after}" for name, before, after in types if widens(before, after))
 
 
-def _widened(known: pa.DataType, target: pa.DataType, name: str) -> list[str]:
-    is_ = pa.types
-    if is_.is_list(known) and is_.is_list(target):
-        return _widened(known.value_type, target.value_type, name)
-    if is_.is_map(known) and is_.is_map(target):
-        keys = _widened(known.key_type, target.key_type, name)
-        return [*keys, *_widened(known.item_type, target.item_type, name)]
-    if is_.is_struct(known) and is_.is_struct(target):
-        now = {field.name: field.type for field in target}
-        pairs = ((field, now[field.name]) for field in known if field.name in now)
-        return [line for each, type in pairs for line in _widened(each.type, type, f"{name}.{each.name}".lstrip("."))]
-    before, after = spark_type(known), spark_type(target)
-    return [f"{name}: {before} → {after}"] if widens(before, after) else []
+def added(stored: pa.Schema, target: pa.Schema) -> tuple[str, ...]:
+    """Return the fields, at every depth, that `target` has and `stored` does not."""
+    fields = _innermost_fields(pa.struct(list(stored)), pa.struct(list(target)))
+    return tuple(name for name, before, _ in fields if before is None)
 
 
-def added(known: pa.Schema, target: pa.Schema) -> tuple[str, ...]:
-    """Return the fields, at every depth, that `target` has and `known` does not."""
-    return tuple(_added(pa.struct(list(known)), pa.struct(list(target)), ""))
-
-
-def _added(known: pa.DataType, target: pa.DataType, prefix: str) -> list[str]:
-    if pa.types.is_list(known) and pa.types.is_list(target):
-        return _added(known.value_type, target.value_type, prefix)
-    if not (pa.types.is_struct(known) and pa.types.is_struct(target)):
-        return []
-    before = {field.name: field.type for field in known}
-    names: list[str] = []
-    for field in target:
-        if field.name not in before:
-            names.append(prefix + field.name)
-        else:
-            names += _added(before[field.name], field.type, f"{prefix}{field.name}.")
-    return names
+def _innermost_fields(
+    stored: pa.DataType, target: pa.DataType, name: str = ""
+) -> Iterator[tuple[str, pa.DataType | None, pa.DataType]]:
+    """Yield the dotted name of each innermost field of `target`, its type in `stored` (None if new), and its type."""
+    if is_.is_list(stored) and is_.is_list(target):
+        yield from _innermost_fields(stored.value_type, target.value_type, name)
+    elif is_.is_map(stored) and is_.is_map(target):
+        yield from _innermost_fields(stored.key_type, target.key_type, name)
+        yield from _innermost_fields(stored.item_type, target.item_type, name)
+    elif is_.is_struct(stored) and is_.is_struct(target):
+        stored_types = {field.name.lower(): field.type for field in stored}
+        for field in target:
+            path = f"{name}.{field.name}" if name else field.name
+            if field.name.lower() in stored_types:
+                yield from _innermost_fields(stored_types[field.name.lower()], field.type, path)
+            else:
+                yield path, None, field.type
+    else:
+        yield name, stored, target
 
 
 def storable(name: str) -> bool:

@@ -7,8 +7,9 @@ message in the schema follows. The creator of the `ValueDecoder` fetches the sch
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import length_hint
 from typing import cast
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from lakesmith.declare.sources import Envelope, Values
 from lakesmith.intake import debezium, json_text
+from lakesmith.intake.avro import signed, varint
 from lakesmith.intake.avro_values import AvroSchema, avro_shape, read_avro
 from lakesmith.intake.protobuf_values import FIRST, ProtobufSchema, protobuf_shape, read_protobuf
 from lakesmith.intake.rows import Abort, Target, Unreadable, fit_rows, shape_of
@@ -153,15 +155,19 @@ def header(value: bytes, values: Values) -> tuple[Header, int] | Unreadable:
     id = int.from_bytes(value[1:5], "big")
     if values != "protobuf":
         return (id, FIRST), 5
+    rest = iter(value[5:])
     try:
-        count, at = _varint(value, 5)
-        place = []
-        for _ in range(count):
-            index, at = _varint(value, at)
-            place.append(index)
-    except (IndexError, ValueError):
+        place = tuple(_index(rest) for _ in range(_index(rest)))
+    except ValueError:
         return Unreadable("bad-protobuf", "the value ends within the position of its message")
-    return (id, tuple(place) or FIRST), at
+    return (id, place or FIRST), len(value) - length_hint(rest)
+
+
+def _index(data: Iterator[int]) -> int:
+    index = signed(varint(data))
+    if index < 0:
+        raise ValueError("a position is negative")
+    return index
 
 
 def headers(values: Sequence[bytes | None], kind: Values) -> set[Header]:
@@ -236,20 +242,3 @@ def _read(writer: WriterSchema, value: bytes, place: tuple[int, ...], start: int
             return read_protobuf(writer, value, place, start)
         case JsonSchema():
             return json_text.parse(value[start:])
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read an integer in zigzag encoding: seven bits per byte, the sign in the lowest bit."""
-    shift = number = 0
-    while True:
-        byte = data[at]
-        number |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if not byte & 0x80:
-            break
-        if shift > 35:
-            raise ValueError("too long")
-    made = number >> 1 ^ -(number & 1)
-    if made < 0:
-        raise ValueError("negative")
-    return made, at
