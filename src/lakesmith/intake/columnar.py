@@ -22,8 +22,8 @@ from lakesmith.columns import SOURCE_ROW
 from lakesmith.intake import avro, orc
 from lakesmith.intake.arrays import as_json, fit, leaves, map_leaves, with_bytes, with_nulls
 from lakesmith.intake.memory import check_memory
-from lakesmith.intake.rows import Abort, Broken, Target, Unreadable, hashes, reason, shown
-from lakesmith.intake.shapes import STRING, added, map_type, storable, stored_type, widest
+from lakesmith.intake.rows import Abort, Broken, Target, Unreadable, reason, shown, with_hidden_columns
+from lakesmith.intake.shapes import added, map_type, storable, stored_type, widest
 
 Format = Literal["parquet", "orc", "avro"]
 T = TypeVar("T")
@@ -283,10 +283,9 @@ def _fitted(batch: pa.RecordBatch, target: Target, number: int) -> pa.RecordBatc
     beside = [f"{{{', '.join(rescued[row])}}}" if row in rescued else None for row in range(count)]
     unreadable = [shown(problems[row][1].encode()) if row in problems else None for row in range(count)]
     codes = [str(problems[row][0]) if row in problems else None for row in range(count)]
-    hidden = [hashes([text.encode() for text in texts]), beside, unreadable, codes]
-    arrays = [*columns, *(pa.array(values, STRING) for values in hidden)]
-    numbers = pa.array(range(number, number + count), pa.int64())
-    return pa.RecordBatch.from_arrays([*arrays, numbers], schema=target.output.append(pa.field(SOURCE_ROW, pa.int64())))
+    raws = [text.encode() for text in texts]
+    result = with_hidden_columns(columns, raws, target, beside, unreadable, codes)
+    return result.append_column(SOURCE_ROW, pa.array(range(number, number + count), pa.int64()))
 
 
 def _readable(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, tuple[Unreadable, str]]]:

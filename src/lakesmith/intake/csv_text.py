@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from lakesmith.columns import CORRUPT, ERROR_CODE, RESCUED, ROW_HASH
-from lakesmith.intake.rows import Abort, Broken, Target, Unreadable, fit_rows, hashes, is_utf8
+from lakesmith.intake.rows import Abort, Broken, Target, Unreadable, fit_rows, is_utf8, with_hidden_columns
 from lakesmith.intake.shapes import STRING, storable
 from lakesmith.intake.split import Records, at_edge
 from lakesmith.intake.texts import read_texts, surely_exact
@@ -187,16 +186,8 @@ def _block(records: Records, header: Header, target: Target) -> pa.RecordBatch |
         }
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    count = len(records)
-    columns = [found.get(place, pa.nulls(count, type)) for place, type in enumerate(target.schema.types)]
-    nothing = pa.nulls(count, STRING)
-    hidden = {
-        ROW_HASH: pa.array(hashes(records.raws()), STRING),
-        RESCUED: nothing,
-        CORRUPT: nothing,
-        ERROR_CODE: nothing,
-    }
-    return pa.RecordBatch.from_arrays([*columns, *hidden.values()], schema=target.output)
+    columns = [found.get(place, pa.nulls(len(records), type)) for place, type in enumerate(target.schema.types)]
+    return with_hidden_columns(columns, records.raws(), target)
 
 
 def _plain(records: Records, delimiter: str) -> bool:

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
-from lakesmith.columns import CORRUPT, ERROR_CODE, RESCUED, ROW_HASH
-from lakesmith.intake.rows import Target, Unreadable, as_json, fit_rows, hashes, is_utf8, shape_of
+from lakesmith.intake.rows import Target, Unreadable, as_json, fit_rows, is_utf8, shape_of, with_hidden_columns
 from lakesmith.intake.shapes import STRING, Number, one_each, storable
 from lakesmith.intake.split import Records
 from lakesmith.intake.texts import read_texts, surely_exact
@@ -96,14 +95,7 @@ def _block(records: Records, target: Target) -> pa.RecordBatch | None:
         columns = [_cast(_one(table.column(field.name)), field.type, target.timezone) for field in target.schema]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    nothing = pa.nulls(len(records), STRING)
-    hidden = {
-        ROW_HASH: pa.array(hashes(records.raws()), STRING),
-        RESCUED: nothing,
-        CORRUPT: nothing,
-        ERROR_CODE: nothing,
-    }
-    return pa.RecordBatch.from_arrays([*columns, *hidden.values()], schema=target.output)
+    return with_hidden_columns(columns, records.raws(), target)
 
 
 def _read(records: Records, schema: pa.Schema | None) -> pa.Table | None:

@@ -152,8 +152,16 @@ def fit_rows(
         if beside:
             rescued[number] = as_json(beside)
     arrays = [pa.array(values, type=type) for values, type in zip(columns, types, strict=True)]
-    texts = [pa.array(values, type=STRING) for values in (hashes(raws), rescued, unreadable, codes)]
-    return pa.RecordBatch.from_arrays([*arrays, *texts], schema=target.output)
+    return with_hidden_columns(arrays, raws, target, rescued, unreadable, codes)
+
+
+def with_hidden_columns(
+    columns: Sequence[pa.Array], raws: Sequence[bytes], target: Target, *texts: Sequence[str | None]
+) -> pa.RecordBatch:
+    """Return rows with the hash of each record, and three texts: rescued values, unreadable text and error code."""
+    hidden = [pa.array(values, STRING) for values in (hashes(raws), *texts)]
+    empty = [pa.nulls(len(raws), STRING)] * (4 - len(hidden))
+    return pa.RecordBatch.from_arrays([*columns, *hidden, *empty], schema=target.output)
 
 
 def shape_of(records: Sequence[Mapping[str, object] | Unreadable]) -> pa.DataType:

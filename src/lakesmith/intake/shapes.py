@@ -222,14 +222,16 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     return pa.decimal128(min(38, max(precision - own for precision, own in sized) + scale), scale)
 
 
-def one_each(fields: Iterable[pa.Field]) -> pa.DataType:
+def one_each(
+    fields: Iterable[pa.Field], merge: Callable[[pa.DataType, pa.DataType], pa.DataType] = wider
+) -> pa.DataType:
     """Return a struct in which fields that differ only in case are merged."""
-    names: dict[str, str] = {}
-    types: dict[str, pa.DataType] = {}
+    merged: dict[str, pa.Field] = {}
     for field in fields:
-        name = names.setdefault(field.name.lower(), field.name)
-        types[name] = wider(types[name], field.type) if name in types else field.type
-    return pa.struct(list(types.items()))
+        first = merged.setdefault(field.name.lower(), field)
+        if first is not field:
+            merged[field.name.lower()] = first.with_type(merge(first.type, field.type))
+    return pa.struct(list(merged.values()))
 
 
 def null_types_as_text(type: pa.DataType) -> pa.DataType:

@@ -84,10 +84,10 @@ def chunks(raw: Counted, encoding: str) -> Iterator[bytes]:
         if compressed and total > _FREE and total > _EXPANSION * max(raw.count, 1):
             what = f"{raw.count:,} bytes expand to more than {total:,}; the maximum is {_EXPANSION} times the size"
             raise Broken("expands-too-much", what)
-        yield data if decode is None else _transcoded(decode, data, used, last=False)
+        yield data if decode is None else transcoded(decode, data, used, last=False)
         data = _read(stream, CHUNK)
     if decode is not None:
-        yield _transcoded(decode, b"", used, last=True)
+        yield transcoded(decode, b"", used, last=True)
 
 
 def _decompressed(buffered: io.BufferedReader[Counted]) -> tuple[BinaryIO, bool]:
@@ -118,7 +118,8 @@ def _read(stream: BinaryIO, size: int) -> bytes:
         raise Broken(code, f"the compressed data cannot be read to its end: {_message(error)}") from error
 
 
-def _transcoded(decode: codecs.IncrementalDecoder, data: bytes, encoding: str, *, last: bool) -> bytes:
+def transcoded(decode: codecs.IncrementalDecoder, data: bytes, encoding: str, *, last: bool) -> bytes:
+    """Return the next bytes of a text as UTF-8."""
     try:
         return decode.decode(data, last).encode()
     except UnicodeError as error:

@@ -12,15 +12,18 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import chain
 from xml.parsers import expat
 
 import pyarrow as pa
 from pyarrow import types as is_
 
 from lakesmith.intake.rows import SHOWN, Broken, Target, Unreadable
-from lakesmith.intake.shapes import STRING, storable, type_of
+from lakesmith.intake.shapes import STRING, one_each, storable, type_of
 from lakesmith.intake.shapes import wider as wider_type
 from lakesmith.intake.split import MAX_RECORD
+from lakesmith.intake.stream import transcoded
 
 TEXT = "_VALUE"
 Value = str | dict[str, "Value"] | list["Value"] | None
@@ -52,27 +55,18 @@ def records(
 
 def shape(found: Iterable[Mapping[str, Value] | Unreadable]) -> pa.DataType:
     """Return the columns of records, as a struct. A field that is a list in any record is a list."""
-    made = pa.struct([])
-    for record in found:
-        if isinstance(record, Mapping):
-            fields = [(name, _type_of(value)) for name, value in record.items() if storable(name)]
-            made = wider(made, pa.struct(fields))
-    return made
+    structs = (_struct_of(record) for record in found if isinstance(record, Mapping))
+    return reduce(wider, structs, pa.struct([]))
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     """Return the type that fits the values of both; a single value may become a list or a struct."""
-    if is_.is_null(one) or is_.is_null(other):
+    if one == other or is_.is_null(one) or is_.is_null(other):
         return wider_type(one, other)
     if is_.is_list(one) or is_.is_list(other):
         return pa.list_(wider(*(type.value_type if is_.is_list(type) else type for type in (one, other))))
     if is_.is_struct(one) and is_.is_struct(other):
-        fields = {field.name.lower(): field for field in one}
-        for field in other:
-            known = fields.get(field.name.lower())
-            merged = field if known is None else known.with_type(wider(known.type, field.type))
-            fields[field.name.lower()] = merged
-        return pa.struct(list(fields.values()))
+        return one_each([*one, *other], wider)
     if is_.is_struct(one) or is_.is_struct(other):
         return wider(*(type if is_.is_struct(type) else pa.struct([(TEXT, type)]) for type in (one, other)))
     return wider_type(one, other)
@@ -81,15 +75,16 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 def _type_of(value: Value) -> pa.DataType:
     match value:
         case list():
-            item = pa.null()
-            for each in value:
-                item = wider(item, _type_of(each))
-            return pa.list_(item)
+            return pa.list_(reduce(wider, map(_type_of, value), pa.null()))
         case dict():
-            fields = [(name, _type_of(each)) for name, each in value.items() if storable(name)]
-            return pa.struct(fields) if fields else STRING
+            struct = _struct_of(value)
+            return struct if len(struct) else STRING
         case _:
             return type_of(value)
+
+
+def _struct_of(fields: Mapping[str, Value]) -> pa.DataType:
+    return pa.struct([(name, _type_of(value)) for name, value in fields.items() if storable(name)])
 
 
 def normalise(record: Mapping[str, Value], target: Target) -> dict[str, Value]:
@@ -116,21 +111,17 @@ def _normal(value: Value, type: pa.DataType) -> Value:
 
 
 def _as_utf8(chunks: Iterable[bytes], encoding: str | None) -> Iterator[bytes]:
-    decode: codecs.IncrementalDecoder | None = None
+    pieces = iter(chunks)
     head = b""
-    for chunk in chunks:
-        head += chunk
-        if decode is None and len(head) < 1024 and b">" not in head:
-            continue
-        if decode is None:
-            decode, encoding = _decoder(head, encoding)
-        for start in range(0, len(head), _PIECE):
-            yield _transcoded(decode, head[start : start + _PIECE], encoding)
-        head = b""
-    if decode is None:
-        decode, encoding = _decoder(head, encoding)
-        yield _transcoded(decode, head, encoding)
-    yield _transcoded(decode, b"", encoding, last=True)
+    for piece in pieces:
+        head += piece
+        if len(head) >= 1024 or b">" in head:
+            break
+    decode, encoding = _decoder(head, encoding)
+    for piece in chain([head], pieces):
+        for start in range(0, len(piece), _PIECE):
+            yield transcoded(decode, piece[start : start + _PIECE], encoding, last=False)
+    yield transcoded(decode, b"", encoding, last=True)
 
 
 def _decoder(head: bytes, encoding: str | None) -> tuple[codecs.IncrementalDecoder, str]:
@@ -146,13 +137,6 @@ def _decoder(head: bytes, encoding: str | None) -> tuple[codecs.IncrementalDecod
         return found.incrementaldecoder("strict"), encoding
     except LookupError as error:
         raise Broken("bad-encoding", f"the encoding {encoding!r}, which the file declares, is unknown") from error
-
-
-def _transcoded(decode: codecs.IncrementalDecoder, data: bytes, encoding: str | None, *, last: bool = False) -> bytes:
-    try:
-        return decode.decode(data, last).encode()
-    except UnicodeError as error:
-        raise Broken("bad-encoding", f"the file is not {encoding}: {error}") from error
 
 
 @dataclass(slots=True)
