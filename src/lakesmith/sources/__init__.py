@@ -12,8 +12,6 @@ from lakesmith.ports import Slice
 if TYPE_CHECKING:
     from lakesmith.sources.registry import Registry
 
-__all__ = ["connection", "look_again", "named_connection", "new_in", "registry_of"]
-
 
 def new_slice(table: Table, environment: Environment, reached: Mapping[str, int | str]) -> Slice | None:
     """Return the slice of the table's source after `reached`, or None when nothing is new."""

@@ -87,7 +87,6 @@ def latest_schema(table: Table, source: Kafka, settings: Mapping[str, str]) -> i
             "missing-registry",
             f"{source.values} values need a schema registry, and the connection '{source.connection}' has none",
             at=table.declared_at,
-            table=str(table.name),
             hint=f"add registry: http://… to the connection '{source.connection}' in lakesmith.yml",
         )
     if registry is None or source.values == "text":
@@ -98,7 +97,6 @@ def latest_schema(table: Table, source: Kafka, settings: Mapping[str, str]) -> i
             "unknown-subject",
             f"the registry at {registry.url} has no subject '{subject_of(source)}'",
             at=table.declared_at,
-            table=str(table.name),
             hint="set subject: in the source, or register the schema",
         )
     return newest.id if newest else None
@@ -273,7 +271,7 @@ class _Cluster:
         if cause.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             what = f"the Kafka cluster at {self._address} rejected a request about {self._source.topic}: {cause.str()}"
             hint = f"check the settings of the connection '{self._source.connection}' and the permissions of its user"
-            return InfrastructureError("kafka-rejected", what, table=str(self._table.name), hint=hint)
+            return InfrastructureError("kafka-rejected", what, hint=hint)
         try:
             topics = [name for name in self.admin.list_topics(timeout=_TIMEOUT).topics if not name.startswith("__")]
         except KafkaException:
@@ -282,7 +280,6 @@ class _Cluster:
             "unknown-topic",
             f"the cluster at {self._address} has no topic '{self._source.topic}'",
             at=self._table.declared_at,
-            table=str(self._table.name),
             hint=did_you_mean(self._source.topic, topics, label="topics"),
         )
 
@@ -292,7 +289,6 @@ class _Cluster:
         return InfrastructureError(
             "kafka-unreachable",
             f"the Kafka cluster at {self._address} did not answer{reason}",
-            table=str(self._table.name),
             hint=f"check brokers and the security settings of the connection '{self._source.connection}'",
         )
 
@@ -301,7 +297,6 @@ class _Cluster:
             "bad-connection",
             what.format(self._source.connection),
             at=self._table.declared_at,
-            table=str(self._table.name),
             hint=hint,
         )
 
@@ -329,7 +324,6 @@ def _accepted(table: Table, source: Kafka, settings: Mapping[str, str]) -> dict[
                 "bad-connection",
                 f"{ACCEPT} of the connection '{source.connection}' has the invalid entry '{word}'",
                 at=table.declared_at,
-                table=str(table.name),
                 hint=f"write {source.topic}/0:340 (accepts that partition 0 lost records before 340)",
             )
         if found and found[1] == source.topic:
@@ -342,7 +336,6 @@ def _lost(table: Table, source: Kafka, what: str, ways: Sequence[str]) -> DataEr
         "offsets-lost",
         what,
         at=table.declared_at,
-        table=str(table.name),
         hint="keep records longer (retention.ms of the topic) or run more often; to continue without these, add "
         f"{ACCEPT}: {', '.join(ways)} to the connection '{source.connection}', which accepts this loss and no other",
     )

@@ -33,7 +33,6 @@ def new_versions(table: Table, source: OtherTable, reached: Mapping[str, int | s
             "source-replaced",
             f"{source.location} is not the table that was read up to version {reached[VERSION]}",
             at=table.declared_at,
-            table=str(table.name),
             hint="it was dropped and created again: declare a table of another name, which reads all its rows",
         )
     if reached and version == reached[VERSION]:
@@ -74,7 +73,6 @@ def newest_metadata(table: Table, source: OtherTable) -> str:
             "metadata-unclear",
             f"{source.location} has {len(newest)} metadata files with the number {max(numbers.values())}",
             at=table.declared_at,
-            table=str(table.name),
             hint=f"only its catalog knows the current one; name it: table: {source.location}/metadata/{newest[0]}",
         )
     return f"{source.location.rstrip('/')}/metadata/{newest[0]}"
@@ -105,7 +103,6 @@ def _missing(table: Table, source: OtherTable) -> DataError:
         "source-missing",
         f"there is no {source.format.capitalize()} table at {source.location}",
         at=table.declared_at,
-        table=str(table.name),
         hint="check the path, and the format: delta or iceberg",
     )
 
@@ -116,6 +113,5 @@ def _unreadable(table: Table, source: OtherTable, error: Exception) -> Infrastru
         "source-unreadable",
         f"the log of {source.location} cannot be read: {message}",
         at=table.declared_at,
-        table=str(table.name),
         hint="check that this user may read it, and that none of its files is corrupt",
     )

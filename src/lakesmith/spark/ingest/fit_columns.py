@@ -64,7 +64,6 @@ def check_columns(table: Table, extract: SourceRows, facts: TableFacts | None) -
             "reserved-column" if reserved else "bad-column-name",
             f"{extract.source_name} has a column named {odd[0]!r}, "
             + ("a name reserved by Lakesmith" if reserved else "which a table cannot store"),
-            table=str(table.name),
             hint="give it another name in the source, such as jdbc: (SELECT … AS other_name FROM …)",
         )
     lower = [name.lower() for name in names]
@@ -72,14 +71,12 @@ def check_columns(table: Table, extract: SourceRows, facts: TableFacts | None) -
         raise DataError(
             "header-twice",
             f"{extract.source_name} has duplicate columns: {' and '.join(map(repr, twice))}",
-            table=str(table.name),
             hint="column names are case-insensitive: rename one of them in the source",
         )
     if changes := _contract_violations(table, extract, facts):
         raise DataError(
             "contract-broken",
             f"{extract.source_name} does not match the contract: {'; '.join(changes)}",
-            table=str(table.name),
             hint=f"change the columns in {table.declared_at.file}, or set `contract: additive` to add new columns",
         )
 

@@ -67,7 +67,6 @@ def read_database(
             raise DataError(
                 "staged-extract-missing",
                 f"batch {batch.sequence} is committed, but its extract is missing from {staged}",
-                table=str(table.name),
                 hint="restore that folder: the database may return other rows now",
             )
         server = _Server.connect(context, table, source)
@@ -101,7 +100,6 @@ class _Server:
             raise DeclarationError(
                 "bad-connection",
                 f"the connection '{source.connection}' needs a url that starts with jdbc:",
-                table=str(table.name),
                 hint="for example url: jdbc:postgresql://host:5432/database",
             )
         server = cls(context=context, table=table, source=source, settings=settings, schema=StructType([]))
@@ -141,7 +139,6 @@ class _Server:
                 "unknown-column",
                 f"{key}: {self.source.table} has no column '{name}'",
                 at=self.table.declared_at,
-                table=str(self.table.name),
                 hint=did_you_mean(name, self.schema.names, label="columns"),
             )
         field = next((field for field in found if field.name == name), found[0])
@@ -151,7 +148,6 @@ class _Server:
                 "column-not-ordered",
                 f"{key}: '{field.name}' of {self.source.table} is {sql_type(field.dataType)}",
                 at=self.table.declared_at,
-                table=str(self.table.name),
                 hint="name a timestamp, a date or a number; a watermark without overlap may also be text",
             )
         return column
@@ -245,9 +241,6 @@ class _Server:
         """Translate errors of Spark and the driver into Lakesmith errors without passwords."""
         try:
             yield
-        except LakesmithError as error:
-            error.table = error.table or str(self.table.name)
-            raise
         except spark_errors() as error:
             # Not chained: the driver's message may contain the whole connection.
             raise death(error) or self._error(str(error)) from None
@@ -258,63 +251,52 @@ class _Server:
             if value and re.search("password|secret|token|key", name, re.IGNORECASE):
                 reason = reason.replace(value, "…")
         reason = re.sub(r"(password=)[^&;\s]*", r"\1…", reason, flags=re.IGNORECASE)
-        for cause in _CAUSES:
-            if re.search(cause.pattern, reason, re.IGNORECASE):
-                what = cause.what.format(connection=self.source.connection, table=self.source.table)
-                return cause.error(cause.code, f"{what}: {reason}", table=str(self.table.name), hint=cause.hint)
+        for pattern, error, code, template, hint in _CAUSES:
+            if re.search(pattern, reason, re.IGNORECASE):
+                what = template.format(connection=self.source.connection, table=self.source.table)
+                return error(code, f"{what}: {reason}", hint=hint)
         what = f"reading the database of '{self.source.connection}' failed: {reason}"
         hint = "the table is unchanged; run again"
-        return InfrastructureError("database-failed", what, table=str(self.table.name), hint=hint)
+        return InfrastructureError("database-failed", what, hint=hint)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cause:
-    """A pattern in the error messages of database drivers, and the Lakesmith error for it."""
-
-    pattern: str
-    error: type[LakesmithError]
-    code: str
-    what: str
-    hint: str
-
-
-_CAUSES = (
-    _Cause(
+_CAUSES: tuple[tuple[str, type[LakesmithError], str, str, str], ...] = (
+    (
         r"ClassNotFound|No suitable driver",
         InfrastructureError,
         "driver-missing",
         "the Spark session has no driver for '{connection}'",
         "let Lakesmith start Spark, or add the driver to the class path of your session",
     ),
-    _Cause(
+    (
         r"COLUMN_ALREADY_EXISTS",
         DataError,
         "header-twice",
         "{table} has two columns whose names differ only in case",
         "rename one of them, for example jdbc: (SELECT … AS other_name FROM …)",
     ),
-    _Cause(
+    (
         r"password|authenti|access denied|login failed|permission denied|role .* does not exist|not authorized",
         InfrastructureError,
         "database-access-denied",
         "the database of '{connection}' rejects this user",
         "check user and password of the connection, and that the user may read the table",
     ),
-    _Cause(
+    (
         r"refused|UnknownHost|attempt failed|timed? ?out|link failure|unreachable|database .* does not exist|terminat",
         InfrastructureError,
         "database-unreachable",
         "the database of '{connection}' cannot be reached",
         "check the url of the connection and that the server is running; then run again",
     ),
-    _Cause(
+    (
         r"relation .* does not exist|table.* (?:does not|doesn't) exist|table.* not found|invalid object|ORA-00942",
         DeclarationError,
         "unknown-database-table",
         "'{connection}' has no table {table}",
         'check the name; quote names with a schema or capital letters: jdbc: \'"Sales"."Orders"\'',
     ),
-    _Cause(
+    (
         r"syntax|column .* does not exist|unknown column|invalid identifier",
         DeclarationError,
         "query-rejected",
@@ -322,6 +304,7 @@ _CAUSES = (
         "run the statement in the database itself, then correct it here",
     ),
 )
+"""A pattern in the message of a database driver, and the error for it: class, code, text and hint."""
 
 
 def _reason(text: str) -> str:

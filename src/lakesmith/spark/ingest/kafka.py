@@ -92,7 +92,6 @@ def check_schemas(
             "contract-broken",
             f"the contract is strict, and {message}",
             at=table.declared_at,
-            table=str(table.name),
             hint=f"set `contract: additive` in {table.declared_at.file} to accept it, or delete the version from the "
             "registry and roll back the producers",
         )
@@ -101,7 +100,6 @@ def check_schemas(
             "schema-incompatible",
             f"the table cannot store the new schema: {message}",
             at=table.declared_at,
-            table=str(table.name),
             hint="delete the version from the registry and roll back the producers, or set `incompatible: warn` in "
             f"{table.declared_at.file} to read it; values that do not fit go to _rescued",
         )
@@ -199,7 +197,7 @@ class _Schemas:
         except ValueError as error:
             what = f"schema {schema.id} of {subject_of(self.source)} does not compile: {error}"
             hint = f"register a schema that {'fastavro' if schema.kind == 'AVRO' else 'protoc'} reads"
-            raise DataError("bad-schema", what, table=str(self.table.name), hint=hint) from error
+            raise DataError("bad-schema", what, hint=hint) from error
 
 
 def _records(

@@ -219,7 +219,6 @@ class _TableReader:
         return DataError(
             "not-append-only",
             f"rows of {self._location} were updated or deleted, and it has no change feed: {why}",
-            table=str(self._table.name),
             hint=f"enable {_FEED} on that table, or read it in place (adopt:); then {_INGEST_AGAIN}"
             if self._source.format == "delta"
             else _INGEST_AGAIN,
@@ -229,7 +228,6 @@ class _TableReader:
         return DataError(
             "source-gap",
             f"rows that {self._location} added since the last run can no longer be read: {why}",
-            table=str(self._table.name),
             hint=f"retain more of its history, and {_INGEST_AGAIN}",
         )
 

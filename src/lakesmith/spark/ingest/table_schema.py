@@ -81,7 +81,6 @@ def _raise_contract_broken(table: Table, known: pa.Schema, found: pa.DataType) -
         raise DataError(
             "contract-broken",
             f"the input does not match the contract: {'; '.join(lines)}",
-            table=str(table.name),
             hint=f"declare the columns in {table.declared_at.file}, or set `contract: additive` to add new columns",
         )
 
