@@ -42,7 +42,10 @@ def fit(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
     if is_.is_null(found):
         return pa.nulls(len(array), type), []
     if is_union_struct(found):
-        return _fit_branches(array, type, timezone)
+        branches = [fit(child, type, timezone) for child in array.flatten()]
+        return pc.coalesce(*(branch for branch, _ in branches)), [
+            misfit for _, misfits in branches for misfit in misfits
+        ]
     if is_.is_string(type) and not is_.is_binary(found):
         return text(array), []
     if is_.is_struct(found) and is_.is_struct(type):
@@ -190,11 +193,6 @@ def _misfits(array: pa.Array, rows: Iterable[int]) -> list[Misfit]:
     chosen = list(rows)
     texts = as_json(array.take(pa.array(chosen, pa.int64()))).to_pylist() if chosen else []
     return [Misfit(row, "", shown) for row, shown in zip(chosen, texts, strict=True) if shown is not None]
-
-
-def _fit_branches(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
-    fitted = [fit(child, type, timezone) for child in array.flatten()]
-    return pc.coalesce(*(branch for branch, _ in fitted)), [misfit for _, misfits in fitted for misfit in misfits]
 
 
 def _fit_struct(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
@@ -345,7 +343,11 @@ def _moments(array: pa.Array) -> pa.Array:
         counts = array.view(pa.int64()).to_pylist()
         return pa.array([None if n is None else f"PT{Decimal(n).scaleb(-digits):f}S" for n in counts], STRING)
     if is_.is_interval(type):
-        return pa.array([value and _interval(*value) for value in array.to_pylist()], STRING)
+        texts = [
+            value and f"P{value[0]}M{value[1]}DT{Decimal(value[2]).scaleb(-9).normalize():f}S"
+            for value in array.to_pylist()
+        ]
+        return pa.array(texts, STRING)
     if is_.is_timestamp(type) and type.tz is not None:
         array = array.cast(pa.timestamp(type.unit, tz="UTC"))
     made = array.cast(STRING)
@@ -356,10 +358,6 @@ def _moments(array: pa.Array) -> pa.Array:
     made = pc.replace_substring_regex(made, r"\.0+(Z?)$", r"\1")
     # Years that Arrow cannot format are shown as the stored number.
     return pc.replace_substring_regex(made, r"^<.*: (-?[0-9]+)>$", rf"\1 {type.unit} since 1970-01-01")
-
-
-def _interval(months: int, days: int, nanoseconds: int) -> str:
-    return f"P{months}M{days}DT{Decimal(nanoseconds).scaleb(-9).normalize():f}S"
 
 
 def _quoted(texts: pa.Array) -> pa.Array:

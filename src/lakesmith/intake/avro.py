@@ -151,69 +151,52 @@ def _writer_type(metadata: Mapping[str, bytes]) -> _AvroType:
         raise Broken("avro-bad-schema", f"the writer schema cannot be read: {error}") from error
 
 
-def check_bounded(schema: Any, sizes: dict[str, int] | None = None) -> None:
+def check_bounded(schema: Any, sizes: dict[str, Size] | None = None) -> None:
     """Raise ValueError for schemas by which a few bytes expand without limit.
 
     `sizes` are those of types defined elsewhere.
     """
-    if _expanded_size(schema, {} if sizes is None else sizes) > _PARTS:
+    if _size(schema, {} if sizes is None else sizes).parts > _PARTS:
         raise ValueError(f"it expands to more than {_PARTS:,} parts")
-    _empty_values(schema, {})
-
-
-def _expanded_size(schema: Any, known: dict[str, int]) -> int:
-    """Return the number of parts of a schema with every name expanded; a recursive reference counts once."""
-    match schema:
-        case list():
-            return 1 + sum(_expanded_size(branch, known) for branch in schema)
-        case str():
-            return known.get(schema, 1)
-        case dict():
-            name = str(schema.get("name"))
-            known[name] = 1
-            inner = [schema.get("type"), schema.get("items"), schema.get("values")]
-            members = [member.get("type") for member in schema.get("fields") or () if isinstance(member, dict)]
-            known[name] = 1 + sum(_expanded_size(part, known) for part in (*inner, *members) if part is not None)
-            return known[name]
-        case _:
-            return 1
 
 
 @dataclass(frozen=True, slots=True)
-class _EmptyValues:
-    """How many values without bytes a value of a type contains, and whether it takes no bytes itself."""
+class Size:
+    """How large a type is with every name expanded; a recursive reference counts once."""
 
+    parts: int = 1
     free: int = 0
+    """How many values without bytes a value of the type contains."""
     nothing: bool = False
+    """Whether a value of the type takes no bytes itself."""
 
 
-def _empty_values(schema: Any, known: dict[str, _EmptyValues]) -> _EmptyValues:
+def _size(schema: Any, sizes: dict[str, Size]) -> Size:
     match schema:
         case "null" | {"type": "null"} | {"type": "fixed", "size": 0}:
-            return _EmptyValues(1, True)
+            return Size(free=1, nothing=True)
         case str():
-            return known.get(schema, _EmptyValues())
+            return sizes.get(schema, Size())
         case list():
-            for branch in schema:
-                _empty_values(branch, known)
-            return _EmptyValues()
+            return Size(1 + sum(_size(branch, sizes).parts for branch in schema))
         case {"type": "record" | "error", "name": str(name), "fields": list(members)}:
-            known[name] = _EmptyValues()
-            inner = [_empty_values(member["type"], known) for member in members]
-            nothing = all(each.nothing for each in inner)
-            known[name] = _EmptyValues(sum(each.free for each in inner) + nothing, nothing)
-            return known[name]
+            sizes[name] = Size()
+            fields = [_size(member["type"], sizes) for member in members]
+            nothing = all(field.nothing for field in fields)
+            free = sum(field.free for field in fields) + nothing
+            sizes[name] = Size(1 + sum(field.parts for field in fields), free, nothing)
+            return sizes[name]
         case {"type": "array", "items": items}:
-            if _empty_values(items, known).nothing:
+            size = _size(items, sizes)
+            if size.nothing:
                 raise ValueError("an array of values without bytes can have any length")
-            return _EmptyValues()
+            return Size(1 + size.parts)
         case {"type": "map", "values": values}:
-            _empty_values(values, known)
-            return _EmptyValues()
+            return Size(1 + _size(values, sizes).parts)
         case {"type": dict() | list() as inner}:
-            return _empty_values(inner, known)
+            return _size(inner, sizes)
         case _:
-            return _EmptyValues()
+            return Size()
 
 
 @dataclass(slots=True)
@@ -315,7 +298,7 @@ def _decimal(schema: dict[str, Any]) -> pa.DataType:
 def _batches(source: _Source, form: _AvroType, codec: str, sync: bytes) -> Iterator[pa.RecordBatch]:
     records: list[object] = []
     size = 0
-    free = _empty_values(form.schema["items"], {}).free
+    free = _size(form.schema["items"], {}).free
     for count, data in _blocks(source, codec, sync):
         if count * free > _FREE:
             raise Broken(

@@ -14,7 +14,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakesmith.errors import InfrastructureError, missing_library
-from lakesmith.intake.avro import PRIMITIVES, check_bounded
+from lakesmith.intake.avro import PRIMITIVES, Size, check_bounded
 from lakesmith.intake.rows import Unreadable
 from lakesmith.intake.shapes import STRING, common
 
@@ -46,7 +46,7 @@ def avro_schema(text: str, imports: tuple[str, ...] = ()) -> AvroSchema:
     writer = AvroSchema(text, imports)
     try:
         schema, _ = parse_avro(writer)
-        sizes: dict[str, int] = {}
+        sizes: dict[str, Size] = {}
         for each in map(json.loads, imports):
             check_bounded(each, sizes)
         check_bounded(schema, sizes)

@@ -86,7 +86,11 @@ def _opened(file: BinaryIO, format: Format) -> Iterator[tuple[pa.Schema, Iterato
         recording = _RecordingFile(file)
         reader = held.enter_context(orc.reader()) if format == "orc" else None
         with _as_broken(recording, format):
-            schema, batches, rows = _parquet(recording) if reader is None else _orc(recording, reader)
+            if reader is None:
+                schema, batches, rows = _parquet(recording)
+            else:
+                _check_magic(recording, "orc", b"ORC", b"ORC")
+                schema, batches, rows = reader.open(cast(BinaryIO, recording), recording.seek(0, io.SEEK_END))
             _check_type(pa.struct(list(schema)), "", 0)
         yield schema, _counted(batches, rows, recording, format)
 
@@ -215,11 +219,6 @@ def _with_instants(schema: pa.Schema, physical: Iterator[str], unit: str) -> pa.
     """Return the schema with INT96 times as instants, as Spark, Hive and Impala write them."""
     instant = pa.timestamp(unit, tz="UTC")
     return pa.schema(map_type(pa.struct(list(schema)), lambda leaf: instant if next(physical) == "INT96" else leaf))
-
-
-def _orc(file: _RecordingFile, reader: orc.OrcProcess) -> Content:
-    _check_magic(file, "orc", b"ORC", b"ORC")
-    return reader.open(cast(BinaryIO, file), file.seek(0, io.SEEK_END))
 
 
 def _check_type(type: pa.DataType, name: str, depth: int) -> None:

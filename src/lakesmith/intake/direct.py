@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -57,7 +56,8 @@ class Destination:
     def divert(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the good rows; yield the others, and one row for each Parquet file written."""
         schema: pa.Schema | None = None
-        with _Rows(self.folder) as rows:
+        with ExitStack() as opened:
+            rows = _ParquetFile(self.folder, opened)
             for batch in batches:
                 schema = schema or batch.schema.append(WRITTEN_FIELD)
                 good, others = _split(batch)
@@ -67,16 +67,16 @@ class Destination:
                     yield pa.RecordBatch.from_arrays(
                         [*others.columns, pa.nulls(len(others), WRITTEN_FIELD.type)], schema=schema
                     )
-            made = rows.finish()
-        if made is not None:
+            file = rows.finish()
+        if file is not None:
             assert schema is not None
-            report = {"path": made.path, "size": made.size, "rows": made.rows}
+            report = {"path": file.path, "size": file.size, "rows": file.rows}
             yield pa.RecordBatch.from_pylist([{**dict.fromkeys(schema.names), WRITTEN_FILE: report}], schema=schema)
 
     def _audited(self, batch: pa.RecordBatch) -> pa.Table:
         count = len(batch)
         number = batch.column(FILE_NUMBER)[0].as_py()  # a batch is of one file
-        made = {
+        columns = {
             **{name: batch.column(name) for name in self.columns if name not in CHANGE_AUDIT},
             SOURCE_FILE: pa.repeat(pa.scalar(self.places[number], STRING), count),
             SOURCE_ROW: batch.column(SOURCE_ROW),
@@ -87,27 +87,21 @@ class Destination:
             ROW_HASH: batch.column(ROW_HASH),
             RESCUED: batch.column(RESCUED),
         }
-        return pa.table(made)
+        return pa.table(columns)
 
 
 @dataclass
-class _Rows:
-    """A Parquet file that is created with its first rows. It becomes visible when the block ends without an error."""
+class _ParquetFile:
+    """A Parquet file that is created with its first rows. It becomes visible when the stack ends without an error."""
 
     folder: TableFolder
+    opened: ExitStack
     path: str = field(default_factory=lambda: f"part-{uuid.uuid4().hex}.zstd.parquet")
     waiting: list[pa.Table] = field(default_factory=list)
     size: int = 0
     count: int = 0
     file: BinaryIO | None = None
     writer: pq.ParquetWriter | None = None
-    opened: ExitStack = field(default_factory=ExitStack)
-
-    def __enter__(self) -> _Rows:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.opened.__exit__(kind, error, at)
 
     def add(self, rows: pa.Table) -> None:
         self.waiting.append(rows)

@@ -20,7 +20,7 @@ from lakesmith.columns import CORRUPT, ERROR_CODE, FILE_END, FILE_NUMBER, RESCUE
 from lakesmith.declare.sources import Files
 from lakesmith.errors import LakesmithError
 from lakesmith.intake import csv_text, json_text
-from lakesmith.intake.rows import Abort, Broken, Target, Unreadable, as_json, fit_rows, shape_of, shown
+from lakesmith.intake.rows import Abort, Broken, Target, Unreadable, as_json, fit_rows, shape_of, shown, text_record
 from lakesmith.intake.shapes import STRING, wider
 from lakesmith.intake.split import Oversized, Records, split, split_json
 from lakesmith.intake.stream import Counted, chunks
@@ -42,6 +42,7 @@ END_TYPE = pa.struct(
         ("code", STRING),
     ]
 )
+_ADVICE = "; set encoding: in the source"
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -308,15 +309,7 @@ def _text_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa
             yield _oversized(piece, target)
             continue
         raws = piece.raws()
-        yield pa.array(piece.lines), fit_rows([_line(raw_line) for raw_line in raws], raws, target)
-
-
-def _line(raw: bytes) -> dict[str, object] | Unreadable:
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError as error:
-        return Unreadable("not-utf8", f"byte {error.start + 1} of the line is not UTF-8; set encoding: in the source")
-    return Unreadable("nul-byte", "there is a null character") if "\x00" in text else {"value": text}
+        yield pa.array(piece.lines), fit_rows([text_record(raw, "line", _ADVICE) for raw in raws], raws, target)
 
 
 def _changes(raws: Iterable[bytes]) -> Iterator[json_text.Record]:

@@ -185,6 +185,15 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
+def text_record(raw: bytes, what: str, advice: str = "") -> dict[str, object] | Unreadable:
+    """Return a text as the only field of a record."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        return Unreadable("not-utf8", f"byte {error.start + 1} of the {what} is not UTF-8{advice}")
+    return Unreadable("nul-byte", "there is a null character") if "\x00" in text else {"value": text}
+
+
 def reason(error: BaseException) -> str:
     """Return the first line of a library's message."""
     return (str(error).splitlines() or [type(error).__name__])[0][:300]

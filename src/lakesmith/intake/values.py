@@ -20,7 +20,7 @@ from lakesmith.intake import debezium, json_text
 from lakesmith.intake.avro import signed, varint
 from lakesmith.intake.avro_values import AvroSchema, avro_shape, read_avro
 from lakesmith.intake.protobuf_values import FIRST, ProtobufSchema, protobuf_shape, read_protobuf
-from lakesmith.intake.rows import Abort, Target, Unreadable, fit_rows, shape_of
+from lakesmith.intake.rows import Abort, Target, Unreadable, fit_rows, shape_of, text_record
 from lakesmith.intake.shapes import STRING, common, wider
 from lakesmith.intake.split import Records
 
@@ -73,7 +73,7 @@ class ValueDecoder:
     def record(self, value: bytes) -> Record:
         """Return one value as a record."""
         if self.values == "text":
-            return _text_record(value)
+            return text_record(value, "value")
         if self.values == "json" and value[:1] != b"\x00":
             return json_text.parse(value)
         found = header(value, self.values)
@@ -224,14 +224,6 @@ def _all_lines(values: Sequence[bytes | None]) -> Records | None:
 def _concat(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     some = list(batches)
     return some[0] if len(some) == 1 else pa.concat_batches(some)
-
-
-def _text_record(value: bytes) -> Record:
-    try:
-        text = value.decode()
-    except UnicodeDecodeError as error:
-        return Unreadable("not-utf8", f"byte {error.start + 1} of the value is not UTF-8")
-    return Unreadable("nul-byte", "there is a null character") if "\x00" in text else {"value": text}
 
 
 def _read(writer: WriterSchema, value: bytes, place: tuple[int, ...], start: int) -> Record:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from lakesmith.ports import Slice
 
@@ -25,7 +25,7 @@ Kind = Literal["number", "date", "moment", "instant", "text"]
 They are stored as lossless text: numbers with all digits, times in ISO 8601 to the microsecond, instants in UTC.
 """
 _DAY = 86_400
-_EPOCH = {"moment": datetime(1970, 1, 1), "instant": datetime(1970, 1, 1, tzinfo=UTC)}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXACT = Context(prec=2000)
 """More digits than a watermark has: by default Python rounds to 28."""
 
@@ -100,9 +100,9 @@ def literal(kind: Kind, value: str) -> str:
 
 def partition_conditions(column: str, kind: Kind, least: str, most: str, count: int) -> list[str]:
     """Return conditions that partition the rows: each row, also with NULL, matches exactly one."""
-    low, high = _number(kind, least), _number(kind, most)
-    bounds = [_from_number(kind, low + (high - low) * step / count) for step in range(1, count)]
-    cuts = [literal(kind, bound) for bound in dict.fromkeys(bounds)]
+    low, high = (_ordinal(kind, text) for text in (least, most))
+    bounds = [low + (high - low) * step // count for step in range(1, count)]
+    cuts = [literal(kind, str(bound)) for bound in dict.fromkeys(bounds)]
     if not cuts:
         return []
     between = [f"{column} >= {one} AND {column} < {next}" for one, next in pairwise(cuts)]
@@ -118,25 +118,15 @@ def _next_microsecond(kind: Kind, value: str) -> str | None:
 
 def instant(microseconds: int) -> str:
     """Return the stored text of an instant in microseconds since 1970."""
-    return str(_EPOCH["instant"] + timedelta(microseconds=microseconds))
+    return str(_EPOCH + timedelta(microseconds=microseconds))
 
 
-def _number(kind: Kind, value: str) -> Decimal:
+def _ordinal(kind: Kind, text: str) -> Any:
+    """Return a watermark as a value with which Python can calculate."""
     match kind:
         case "date":
-            return Decimal(date.fromisoformat(value).toordinal())
+            return date.fromisoformat(text)
         case "moment" | "instant":
-            return Decimal((datetime.fromisoformat(value) - _EPOCH[kind]) // timedelta(microseconds=1))
+            return datetime.fromisoformat(text)
         case _:
-            return Decimal(value)
-
-
-def _from_number(kind: Kind, number: Decimal) -> str:
-    whole = int(number)
-    match kind:
-        case "date":
-            return str(date.fromordinal(whole))
-        case "moment" | "instant":
-            return str(_EPOCH[kind] + timedelta(microseconds=whole))
-        case _:
-            return str(whole)
+            return int(Decimal(text))
