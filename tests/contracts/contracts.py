@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from lakesmith.contracts import ContractVersion, Definition, PublishedContract
-from lakesmith.contracts.published import PromisedColumn
 from lakesmith.declare import Column, Replace, SqlQuery, Table, TableName
 from lakesmith.declare.contract import Compatibility, Previous, Terms
 from lakesmith.errors import Place
@@ -17,15 +16,15 @@ NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 ORDERS = TableName("silver", "orders")
 
 
-def column(name: str, type: str | None = "int", **promises: Any) -> PromisedColumn:
-    return PromisedColumn(name=name, type=type, **promises)
+def column(name: str, type: str | None = "int", **promises: Any) -> Column:
+    return Column(name=name, type=type, **promises, declared_at=Place(""))
 
 
-def contract(*columns: PromisedColumn, **terms: str) -> Definition:
+def contract(*columns: Column, **terms: str) -> Definition:
     return Definition(columns=columns, terms=terms)
 
 
-def declared(*columns: PromisedColumn, terms: Terms | None = None, **more: Any) -> Table:
+def declared(*columns: Column, terms: Terms | None = None, **more: Any) -> Table:
     """Return a table whose columns are declared from line 3 on."""
     table = Table(
         name=ORDERS,
@@ -33,11 +32,8 @@ def declared(*columns: PromisedColumn, terms: Terms | None = None, **more: Any) 
         load=Replace(),
         terms=terms or Terms(),
         columns=tuple(
-            Column(
-                **{name: getattr(each, name) for name in PromisedColumn.__dataclass_fields__},
-                declared_at=Place("silver/orders.sql", line),
-            )
-            for line, each in enumerate(columns, start=3)
+            replace(column, declared_at=Place("silver/orders.sql", line))
+            for line, column in enumerate(columns, start=3)
         ),
         declared_at=Place("silver/orders.sql"),
     )
@@ -54,7 +50,7 @@ def previous_version(major: int = 1, until: date = TODAY, **columns: str) -> Pre
     return Previous(major=major, until=until, columns=columns, declared_at=Place("silver/orders.sql", 2))
 
 
-def published(version: str, *columns: PromisedColumn, **terms: str) -> PublishedContract:
+def published(version: str, *columns: Column, **terms: str) -> PublishedContract:
     return PublishedContract(
         table=str(ORDERS),
         version=ContractVersion.parse(version),

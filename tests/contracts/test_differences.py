@@ -9,8 +9,9 @@ from tests.contracts.contracts import column, contract
 
 from lakesmith.contracts import Definition, differences
 from lakesmith.contracts.differences import Difference, type_differences
-from lakesmith.contracts.published import PromisedColumn
+from lakesmith.declare import Column
 from lakesmith.declare.contract import Compatibility
+from lakesmith.errors import Place
 
 BOTH, BACKWARD, FORWARD, NEITHER = (True, True), (True, False), (False, True), (False, False)
 
@@ -63,7 +64,7 @@ def directions(difference: Difference) -> tuple[bool, bool]:
     ],
 )
 def test_a_column_change_is_compatible_in_the_expected_directions(
-    old: PromisedColumn | None, new: PromisedColumn | None, kind: str, what: str, holds: tuple[bool, bool]
+    old: Column | None, new: Column | None, kind: str, what: str, holds: tuple[bool, bool]
 ) -> None:
     before = [column("a"), *([old] if old else [])]
     after = [column("a"), *([new] if new else [])]
@@ -140,7 +141,7 @@ def test_readers_accept_avro_promotions_and_wider_types(reader: str, writer: str
     ],
 )
 def test_a_key_with_more_columns_is_a_weaker_contract(old: str, new: str, holds: tuple[bool, bool]) -> None:
-    def keyed(key: str) -> list[PromisedColumn]:
+    def keyed(key: str) -> list[Column]:
         return [column(name, required=True, key=name in key) for name in "ab"]
 
     found = only(*differences(contract(*keyed(old)), contract(*keyed(new))))
@@ -198,9 +199,9 @@ TYPES = st.recursive(
 WORDS = st.none() | st.sampled_from(["EUR", "USD"])
 
 
-def columns(name: str) -> st.SearchStrategy[PromisedColumn]:
+def columns(name: str) -> st.SearchStrategy[Column]:
     return st.builds(
-        PromisedColumn,
+        Column,
         name=st.just(name),
         type=st.none() | TYPES,
         required=st.booleans(),
@@ -209,6 +210,7 @@ def columns(name: str) -> st.SearchStrategy[PromisedColumn]:
         currency=WORDS,
         timezone=WORDS,
         description=WORDS,
+        declared_at=st.just(Place("")),
     )
 
 

@@ -28,50 +28,56 @@ class Consumers:
         columns are unknown. `was` are all columns that the table had."""
         if not columns:
             return ()
-        edges = self._made_from(table, was)
-        hit = {table: {column.lower() for column in columns}}
-        names_of: dict[TableName, dict[str, None]] = {}
-        whole: set[TableName] = set()
+        edges = self._column_edges(table, was)
+        affected = {table: {column.lower() for column in columns}}
+        columns_of: dict[TableName, dict[str, None]] = {}
+        unresolved: set[TableName] = set()
         waiting = [table]
         while waiting:
             source = waiting.pop()
             for reader in self._graph.downstream(source):
-                made = [
+                targets = [
                     target
-                    for column in hit.get(source, ())
+                    for column in affected.get(source, ())
                     for target in edges.get(f"{source}.{column}", ())
                     if target.rpartition(".")[0] == str(reader)
                 ]
-                new = {target.rpartition(".")[2].lower() for target in made} - hit.setdefault(reader, set())
-                names_of.setdefault(reader, {}).update(dict.fromkeys(made))
-                hit[reader] |= new
-                unseen = source in whole or (not made and self._may_read(reader, source, hit[source]))
-                if new or (unseen and reader not in whole):
+                new = {target.rpartition(".")[2].lower() for target in targets} - affected.setdefault(reader, set())
+                columns_of.setdefault(reader, {}).update(dict.fromkeys(targets))
+                affected[reader] |= new
+                is_unresolved = source in unresolved or (
+                    not targets and self._may_read(reader, source, affected[source])
+                )
+                if new or (is_unresolved and reader not in unresolved):
                     waiting.append(reader)
-                if unseen:
-                    whole.add(reader)
-        names = [name for reader, found in names_of.items() for name in ([str(reader)] if reader in whole else found)]
-        return tuple(sorted({*names, *self._lookups(hit, whole)}))
+                if is_unresolved:
+                    unresolved.add(reader)
+        names = [
+            name
+            for reader, targets in columns_of.items()
+            for name in ([str(reader)] if reader in unresolved else targets)
+        ]
+        return tuple(sorted({*names, *self._lookups(affected, unresolved)}))
 
-    def _lookups(self, hit: Mapping[TableName, set[str]], whole: set[TableName]) -> Iterator[str]:
+    def _lookups(self, affected: Mapping[TableName, set[str]], unresolved: set[TableName]) -> Iterator[str]:
         """Return the checks that look up values in an affected column."""
         for name, table in self._tables.items():
             for check in table.checks:
                 if isinstance(check.rule, References):
                     other, key = check.rule.table, {column.lower() for column in check.rule.key}
-                    if other in whole or key & hit.get(other, set()):
+                    if other in unresolved or key & affected.get(other, set()):
                         yield f"{name} (check {check.name})"
 
-    def _made_from(self, table: TableName, was: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    def _column_edges(self, table: TableName, was: Sequence[str]) -> Mapping[str, Sequence[str]]:
         if table not in self._edges:
             schemas = dict(self._schemas)
             if table in schemas:
                 # Readers still name a removed column.
                 schemas[table] = tuple(dict.fromkeys((*schemas[table], *was)))
-            made: dict[str, list[str]] = {}
+            targets: dict[str, list[str]] = {}
             for edge in lineage(self._graph, self._tables, table, schemas).columns:
-                made.setdefault(edge.source.lower(), []).append(edge.target)
-            self._edges[table] = made
+                targets.setdefault(edge.source.lower(), []).append(edge.target)
+            self._edges[table] = targets
         return self._edges[table]
 
     def _may_read(self, reader: TableName, table: TableName, columns: set[str]) -> bool:

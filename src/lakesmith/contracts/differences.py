@@ -11,12 +11,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lakesmith.contracts.promotion import can_read
-from lakesmith.contracts.published import Definition, PromisedColumn
+from lakesmith.contracts.published import Definition
+from lakesmith.declare import Column
 from lakesmith.declare.contract import Compatibility
 from lakesmith.declare.spark_type import ArrayType, DecimalType, MapType, SimpleType, SparkType, StructType, read_type
+from lakesmith.plan.widening import widens
 
 Kind = Literal["added", "removed", "type", "required", "key", "unique", "meaning", "terms", "documentation"]
+_PROMOTED = {
+    "tinyint": ("float", "double"),
+    "smallint": ("float", "double"),
+    "int": ("float", "double"),
+    "bigint": ("float", "double"),
+    "string": ("binary",),
+    "binary": ("string",),
+}
+"""What Avro lets a reader promote, besides a wider type of the same kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +70,11 @@ def type_differences(path: str, old: str, new: str) -> tuple[Difference, ...]:
     return tuple(_of_type(path, read_type(old), read_type(new)))
 
 
+def _can_read(reader: SparkType, writer: SparkType) -> bool:
+    """Whether a reader of the one simple type can read values that were written as the other."""
+    return str(reader) in _PROMOTED.get(str(writer), ()) or widens(writer, reader)
+
+
 def _differences(old: Definition, new: Definition) -> Iterator[Difference]:
     before = {column.name: column for column in old.columns}
     after = {column.name: column for column in new.columns}
@@ -71,7 +86,7 @@ def _differences(old: Definition, new: Definition) -> Iterator[Difference]:
     for name, column in after.items():
         if name not in before:
             yield _added(name, required=column.is_required)
-    yield from _of_key(before, after, _key(old.columns), _key(new.columns))
+    yield from _of_key(old.columns, new.columns)
     for term, value in sorted(new.terms.items()):
         was = old.terms.get(term)
         if was is not None and was != value:
@@ -88,21 +103,20 @@ def _added(path: str, *, required: bool) -> Difference:
     return Difference(kind="added", path=path, what=what, backward=not required, forward=True)
 
 
-def _of_column(old: PromisedColumn, new: PromisedColumn) -> Iterator[Difference]:
+def _of_column(old: Column, new: Column) -> Iterator[Difference]:
     name = new.name
     if old.type is None or new.type is None:
         yield from _promise("type", name, "type", old.type, new.type)
     else:
         yield from type_differences(name, old.type, new.type)
-    yield from _flag("required", name, "required", old.is_required, new.is_required)
-    yield from _flag("unique", name, "unique", old.unique, new.unique)
+    yield from _flag("required", name, old.is_required, new.is_required)
+    yield from _flag("unique", name, old.unique, new.unique)
     yield from _promise("meaning", name, "currency", old.currency, new.currency)
     yield from _promise("meaning", name, "timezone", old.timezone, new.timezone)
     for word in ("description", "tags", "since", "deprecated"):
         if getattr(old, word) != getattr(new, word):
-            yield Difference(
-                kind="documentation", path=name, what=f"{word} of {name} changed", backward=True, forward=True
-            )
+            what = f"{word} of {name} changed"
+            yield Difference(kind="documentation", path=name, what=what, backward=True, forward=True)
 
 
 def _of_type(path: str, old: SparkType, new: SparkType) -> Iterator[Difference]:
@@ -129,8 +143,8 @@ def _of_type(path: str, old: SparkType, new: SparkType) -> Iterator[Difference]:
                 kind="type",
                 path=path,
                 what=f"{path} is {new}, was {old}",
-                backward=simple and can_read(new, old),
-                forward=simple and can_read(old, new),
+                backward=simple and _can_read(new, old),
+                forward=simple and _can_read(old, new),
             )
 
 
@@ -143,19 +157,19 @@ def _promise(kind: Kind, path: str, word: str, old: str | None, new: str | None)
     yield Difference(kind=kind, path=path, what=what, backward=new is None, forward=old is None)
 
 
-def _flag(kind: Kind, path: str, word: str, old: bool, new: bool) -> Iterator[Difference]:
+def _flag(kind: Kind, path: str, old: bool, new: bool) -> Iterator[Difference]:
     if old != new:
-        what = f"{path} is {word}, was not" if new else f"{path} is no longer {word}"
+        what = f"{path} is {kind}, was not" if new else f"{path} is no longer {kind}"
         yield Difference(kind=kind, path=path, what=what, backward=not new, forward=new)
 
 
-def _of_key(
-    before: dict[str, PromisedColumn], after: dict[str, PromisedColumn], old: Sequence[str], new: Sequence[str]
-) -> Iterator[Difference]:
+def _of_key(before: Sequence[Column], after: Sequence[Column]) -> Iterator[Difference]:
     """Compare the keys. Rows that differ in some columns also differ in a superset: a larger key promises less."""
+    old, new = ([column.name for column in columns if column.key] for columns in (before, after))
     if set(old) == set(new):
         return
-    changed = [name for name in dict.fromkeys((*before, *after)) if (name in old) != (name in new)]
+    names = dict.fromkeys(column.name for column in (*before, *after))
+    changed = [name for name in names if (name in old) != (name in new)]
     yield Difference(
         kind="key",
         path=", ".join(changed),
@@ -163,10 +177,6 @@ def _of_key(
         backward=not new or (bool(old) and set(old) <= set(new)),
         forward=not old or (bool(new) and set(new) <= set(old)),
     )
-
-
-def _key(columns: Sequence[PromisedColumn]) -> tuple[str, ...]:
-    return tuple(column.name for column in columns if column.key)
 
 
 def _key_text(key: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ def contract_errors(
     errors: list[LakesmithError] = list(view_clashes(tables))
     consumers = Consumers(graph, tables, schemas)
     for name, comparison in compare_all(tables, published).items():
-        errors += problems(comparison, consumers, today)
+        errors += problems(comparison, consumers.of, today)
         errors += view_problems(comparison.table, published.get(str(name), ()), schemas.get(name), today)
     return errors
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, timedelta
-from typing import Protocol
 
 from lakesmith.contracts.compare import ContractComparison, size_of
 from lakesmith.contracts.differences import Difference
@@ -18,14 +17,11 @@ _RETENTION = timedelta(days=180)
 """How long the hint proposes to keep an old version."""
 
 
-class ConsumerLookup(Protocol):
-    """Finds who reads columns of a table."""
-
-    def of(self, table: TableName, columns: Sequence[str], was: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns and tables computed from these columns; `was` are all columns that the table had."""
+ConsumersOf = Callable[[TableName, Sequence[str], Sequence[str]], tuple[str, ...]]
+"""Returns who reads columns of a table, as `Consumers.of` does."""
 
 
-def problems(comparison: ContractComparison, consumers: ConsumerLookup, today: date) -> list[DeclarationError]:
+def problems(comparison: ContractComparison, consumers_of: ConsumersOf, today: date) -> list[DeclarationError]:
     """Return the errors of a changed contract."""
     recorded, terms = comparison.recorded, comparison.table.terms
     if late := [each for each in terms.previous if each.major >= comparison.version.major]:
@@ -33,7 +29,7 @@ def problems(comparison: ContractComparison, consumers: ConsumerLookup, today: d
     if recorded is None:
         return []
     if comparison.breaking and not comparison.acknowledged:
-        errors = [_breaking(comparison, recorded.version, each, consumers) for each in comparison.breaking]
+        errors = [_breaking(comparison, recorded.version, each, consumers_of) for each in comparison.breaking]
         # One hint fixes all of them, so only the last error has it.
         errors[-1].hint = _way_out(comparison, recorded.version, today)
         return errors
@@ -56,11 +52,11 @@ def dropped_versions(comparisons: Iterable[ContractComparison], today: date) -> 
 
 
 def _breaking(
-    comparison: ContractComparison, recorded: ContractVersion, change: Difference, consumers: ConsumerLookup
+    comparison: ContractComparison, recorded: ContractVersion, change: Difference, consumers_of: ConsumersOf
 ) -> DeclarationError:
     table = comparison.table
-    hit = _consumers(comparison, change, consumers)
-    read = f"; it is read by {_listed(hit)}" if hit else "; no table of the lake reads it"
+    consumers = _consumers(comparison, change, consumers_of)
+    read = f"; it is read by {_listed(consumers)}" if consumers else "; no table of the lake reads it"
     return DeclarationError(
         "breaking-change",
         f"{change.what}, which breaks {_directions(change)} of {table.name} {recorded}{read if change.columns else ''}",
@@ -144,17 +140,17 @@ def _place(table: Table, change: Difference) -> Place:
     return next((declared[name] for name in change.columns if name in declared), table.declared_at)
 
 
-def _consumers(comparison: ContractComparison, change: Difference, consumers: ConsumerLookup) -> tuple[str, ...]:
+def _consumers(comparison: ContractComparison, change: Difference, consumers_of: ConsumersOf) -> tuple[str, ...]:
     assert comparison.recorded is not None
     was = [column.name for column in comparison.recorded.definition.columns]
-    return consumers.of(comparison.table.name, change.columns, was)
+    return consumers_of(comparison.table.name, change.columns, was)
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def diff_report(comparison: ContractComparison, consumers: ConsumerLookup) -> ContractDiff:
+def diff_report(comparison: ContractComparison, consumers_of: ConsumersOf) -> ContractDiff:
     """Return the comparison as a report."""
     compatibility = comparison.compatibility
     return ContractDiff(
@@ -172,9 +168,7 @@ def diff_report(comparison: ContractComparison, consumers: ConsumerLookup) -> Co
                 forward=each.forward,
                 breaking=each.breaks(compatibility),
                 version=str(comparison.recorded.version.bumped(size_of([each], compatibility))),
-                consumers=_consumers(comparison, each, consumers)
-                if each.kind not in ("added", "documentation")
-                else (),
+                consumers=() if each.kind in ("added", "documentation") else _consumers(comparison, each, consumers_of),
             )
             for each in comparison.differences
             if comparison.recorded

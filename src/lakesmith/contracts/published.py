@@ -2,54 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 
 from lakesmith.contracts.versions import ContractVersion
-from lakesmith.declare import Table
+from lakesmith.declare import Column, Table
+from lakesmith.errors import Place
 from lakesmith.records import ContractRecord
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromisedColumn:
-    """The declared properties of a column."""
-
-    name: str
-    type: str | None = None
-    required: bool = False
-    key: bool = False
-    unique: bool = False
-    tags: tuple[str, ...] = ()
-    description: str | None = None
-    since: str | None = None
-    deprecated: str | None = None
-    currency: str | None = None
-    timezone: str | None = None
-
-    @property
-    def is_required(self) -> bool:
-        """Whether no row may be NULL: a key is required too."""
-        return self.required or self.key
+_PROMISES = tuple(field.name for field in fields(Column) if field.name not in ("check", "declared_at"))
+"""The properties of a column that its contract promises. A check is no promise: it may change at any time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
     """A contract without its version."""
 
-    columns: tuple[PromisedColumn, ...]
+    columns: tuple[Column, ...]
     terms: Mapping[str, str]
     """Other promises by name, such as `mode` and `drift.type`."""
 
     @property
     def text(self) -> str:
         """The definition as JSON without empty properties, so that a new property does not change old texts."""
-        columns = [
-            {name: value for name, value in dataclasses.asdict(column).items() if value} for column in self.columns
-        ]
+        columns = [{name: value for name in _PROMISES if (value := getattr(column, name))} for column in self.columns]
         return json.dumps({"columns": columns, "terms": dict(self.terms)}, sort_keys=True, ensure_ascii=False)
 
     @property
@@ -59,12 +38,13 @@ class Definition:
     @staticmethod
     def parse(text: str) -> Definition:
         """Parse `text`; properties that this version of Lakesmith does not have are ignored."""
-        found = json.loads(text)
-        supported = {field.name for field in dataclasses.fields(PromisedColumn)}
-        columns = [{name: value for name, value in column.items() if name in supported} for column in found["columns"]]
+        stored = json.loads(text)
+        columns = [{name: column[name] for name in _PROMISES if name in column} for column in stored["columns"]]
         return Definition(
-            columns=tuple(PromisedColumn(**{**column, "tags": tuple(column.get("tags", ()))}) for column in columns),
-            terms=found["terms"],
+            columns=tuple(
+                Column(**{**column, "tags": tuple(column.get("tags", ()))}, declared_at=Place("")) for column in columns
+            ),
+            terms=stored["terms"],
         )
 
 
@@ -81,23 +61,16 @@ class PublishedContract:
 
 def definition_of(table: Table) -> Definition:
     """Return the declared contract of a table."""
-    names = [field.name for field in dataclasses.fields(PromisedColumn)]
-    drift = dataclasses.asdict(table.drift)
-    return Definition(
-        columns=tuple(PromisedColumn(**{name: getattr(column, name) for name in names}) for column in table.columns),
-        terms={
-            "mode": table.contract,
-            "compatibility": table.terms.compatibility,
-            **{f"drift.{name}": reaction for name, reaction in drift.items()},
-        },
-    )
+    drift = {f"drift.{name}": reaction for name, reaction in asdict(table.drift).items()}
+    terms = {"mode": table.contract, "compatibility": table.terms.compatibility, **drift}
+    return Definition(columns=table.columns, terms=terms)
 
 
 def published_from(records: Iterable[ContractRecord]) -> dict[str, tuple[PublishedContract, ...]]:
     """Return the recorded versions by table, newest first."""
-    found: dict[str, list[PublishedContract]] = {}
+    versions_of: dict[str, list[PublishedContract]] = {}
     for record in records:
-        found.setdefault(record.table, []).append(
+        versions_of.setdefault(record.table, []).append(
             PublishedContract(
                 table=record.table,
                 version=ContractVersion.parse(record.version),
@@ -108,5 +81,5 @@ def published_from(records: Iterable[ContractRecord]) -> dict[str, tuple[Publish
         )
     return {
         table: tuple(sorted(versions, key=lambda each: (each.version, each.recorded_at), reverse=True))
-        for table, versions in found.items()
+        for table, versions in versions_of.items()
     }

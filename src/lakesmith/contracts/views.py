@@ -109,14 +109,14 @@ def earlier_versions(
 
     `published` is called only when a name matches.
     """
-    found: dict[str, View] = {}
+    views: dict[str, View] = {}
     for name in written:
         if match := _VIEW.fullmatch(name.lower()):
             table = TableName.parse(match["table"])
             if table is not None and table in tables and TableName.parse(name.lower()) not in tables:
                 versions = published().get(str(table), ())
-                found[name] = _view(name, tables[table], int(match["major"]), versions, today)
-    return found
+                views[name] = _view(name, tables[table], int(match["major"]), versions, today)
+    return views
 
 
 def _view(name: str, table: Table, major: int, published: Sequence[PublishedContract], today: date) -> View:

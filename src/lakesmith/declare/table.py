@@ -42,6 +42,11 @@ class Column:
     declared_at: Place = field(compare=False)
 
     @property
+    def is_required(self) -> bool:
+        """Whether no row may be NULL: a key is required too."""
+        return self.required or self.key
+
+    @property
     def is_private(self) -> bool:
         """Whether its tags mark its values as private: one of `_PRIVATE`, alone or before a colon."""
         return any(tag.lower().partition(":")[0] in _PRIVATE for tag in self.tags)

@@ -78,7 +78,7 @@ def _names(type: SparkType) -> list[str]:
 def _field(column: Column, space: str) -> dict[str, Any]:
     type = _type(parse_type(column.type or "string"), column.name, space)
     doc = {"doc": column.description} if column.description else {}
-    field = {"name": column.name, "type": type} if column.required or column.key else _nullable(column.name, type)
+    field = {"name": column.name, "type": type} if column.is_required else _nullable(column.name, type)
     return field | doc
 
 

@@ -39,7 +39,7 @@ def json_schema(table: Table) -> dict[str, Any]:
     closed = table.contract == "strict"
     strict = [check for check in table.checks if check.where is None and check.on_fail != "warn"]
     checked = {name for check in strict if isinstance(check.rule, Required) for name in check.rule.columns}
-    required = [column.name for column in table.columns if column.required or column.key or column.name in checked]
+    required = [column.name for column in table.columns if column.is_required or column.name in checked]
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": str(table.name)}
     if table.description:
         schema["description"] = table.description

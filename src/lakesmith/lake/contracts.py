@@ -31,7 +31,7 @@ def diff_contracts(lake: OpenLake, tables: Sequence[str] = ()) -> tuple[Contract
     chosen = tables_with_contract(lake.tables, verdicts, [lake.table_name(name) for name in tables])
     readers = Consumers(lake.graph, lake.tables, column_names(lake, read_facts(lake, remote=False)))
     removed = () if tables else removed_contracts(lake.tables, lake.recorded_contracts()).values()
-    return (*(diff_report(verdicts[name], readers) for name in chosen), *removed)
+    return (*(diff_report(verdicts[name], readers.of) for name in chosen), *removed)
 
 
 def undeclared_tables(lake: OpenLake) -> tuple[str, ...]:

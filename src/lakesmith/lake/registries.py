@@ -162,7 +162,7 @@ def _difference(column: Column, field: AvroField | None) -> tuple[str, str]:
     if column.type is not None and _avro_type(parse_type(column.type)) != field.type:
         what = f"'{name}' is {column.type} here, but {field.type} in the registry"
         return what, f"write {name}: {_column_text(field)}, or register another schema"
-    required = column.required or column.key
+    required = column.is_required
     if required and field.nullable:
         return f"'{name}' is required here, but nullable in the registry", "remove `required`"
     if not required and not field.nullable:

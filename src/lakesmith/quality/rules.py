@@ -323,7 +323,7 @@ def operation_sql(load: Changes) -> str:
 def _required(table: Table) -> dict[str, tuple[str, Outcome]]:
     """Return the columns that may not be NULL, each with the reason and severity."""
     lenient = _SEVERITIES[table.drift.nullability]
-    promised = [column.name for column in table.columns if column.required or column.key]
+    promised = [column.name for column in table.columns if column.is_required]
     found: dict[str, tuple[str, Outcome]] = {name: (f"{name} is NULL", lenient) for name in promised}
     found |= {name: (f"{name} is NULL, but it is the table's key", "quarantine") for name in key_columns(table.load)}
     time = time_column(table.load)
