@@ -34,20 +34,17 @@ class Distribution:
     @classmethod
     def from_metrics(cls, count: int, text: str | None) -> Distribution:
         """Read the JSON that the SQL aggregate returned."""
-        found = json.loads(text) if text else []
-        if found and isinstance(found[0], dict):
-            return cls(count=count, buckets=tuple(sorted((round(each["x"]), each["y"]) for each in found)))
-        return cls(count=count, points=tuple(float(each) for each in found))
+        metrics = json.loads(text) if text else []
+        if metrics and isinstance(metrics[0], dict):
+            return cls(count=count, buckets=tuple(sorted((round(each["x"]), each["y"]) for each in metrics)))
+        return cls(count=count, points=tuple(float(each) for each in metrics))
 
     @classmethod
     def from_json(cls, text: str) -> Distribution:
         """Read what `to_json` wrote."""
         stored = json.loads(text)
-        return cls(
-            count=stored["count"],
-            points=tuple(stored["points"]),
-            buckets=tuple((number, count) for number, count in stored["buckets"]),
-        )
+        buckets = tuple((number, count) for number, count in stored["buckets"])
+        return cls(count=stored["count"], points=tuple(stored["points"]), buckets=buckets)
 
     def to_json(self) -> str:
         """Return the distribution as JSON, to be stored with the check result."""

@@ -77,17 +77,17 @@ class Measurements:
     """Newest first."""
 
 
-def judge(measure: Measure, found: Measurements) -> CheckVerdict:
+def judge(measure: Measure, measured: Measurements) -> CheckVerdict:
     """Judge one check from the measurements."""
-    values = found.values
+    values = measured.values
     match measure.rule:
         case BatchSql(condition=condition):
             observed = ", ".join(f"{sql} = {value}" for sql, value in values.items() if sql != "passes")
             return CheckVerdict(passed=bool(values["passes"]), observed=observed, expected=condition)
         case Freshness(column=column, within=within):
-            return _fresh(column, within, values["newest"], found.pinned_at)
+            return _fresh(column, within, values["newest"], measured.pinned_at)
         case RowCount() as rule:
-            return _counted(rule, int(str(values["rows"])), found.past)
+            return _counted(rule, int(str(values["rows"])), measured.past)
         case NullRate(column=column, max=most):
             rows, filled = int(str(values["rows"])), int(str(values["filled"]))
             rate = (rows - filled) / rows if rows else 0.0
@@ -99,13 +99,13 @@ def judge(measure: Measure, found: Measurements) -> CheckVerdict:
             name = f"{rule.of} {rule.at}" if rule.at is not None else rule.of
             return _bounded(f"{name} of {rule.column}", values["value"], rule.min, rule.max)
         case Reconcile() as rule:
-            return _reconciled(rule, values["own"], found.theirs)
+            return _reconciled(rule, values["own"], measured.theirs)
         case Drift() as rule:
-            return _drifted(rule, values, found.past)
+            return _drifted(rule, values, measured.past)
         case Anomaly() as rule:
-            return _usual(rule, values["value"], found)
+            return _usual(rule, values["value"], measured)
         case SchemaIs() as rule:
-            return _shape(rule, found.types)
+            return _has_columns(rule, measured.types)
         case _:
             assert_never(measure.rule)
 
@@ -193,22 +193,21 @@ def _drifted(rule: Drift, values: Mapping[str, object], past: Sequence[PastResul
     )
 
 
-def _usual(rule: Anomaly, value: object, found: Measurements) -> CheckVerdict:
+def _usual(rule: Anomaly, value: object, measured: Measurements) -> CheckVerdict:
+    expected = f"{rule.of} near its earlier values"
     if value is None:
-        return CheckVerdict(passed=False, observed=f"{rule.of} is NULL", expected=f"{rule.of} near its earlier values")
+        return CheckVerdict(passed=False, observed=f"{rule.of} is NULL", expected=expected)
     number = float(str(value))
     if not math.isfinite(number):
-        return CheckVerdict(passed=False, observed=str(value), expected=f"{rule.of} near its earlier values")
-    at = datetime.fromtimestamp(found.pinned_at / 1000, UTC)
-    past = [each for each in found.past[: rule.last] if each.value is not None]
-    comparable_batches = [each for each in past if _season(each.at, rule.season) == _season(at, rule.season)]
-    chosen, season = (
-        (comparable_batches, rule.season) if len(comparable_batches) >= _ENOUGH_IN_SEASON else (past, "none")
-    )
-    if len(chosen) < _ENOUGH_BATCHES and season == "none":
-        observed = f"{number:g}; not judged: {len(chosen)} earlier good batches, {_ENOUGH_BATCHES} are needed"
-        return CheckVerdict(passed=True, observed=observed, expected=f"{rule.of} near its earlier values", value=number)
-    values = [each.value for each in chosen if each.value is not None]
+        return CheckVerdict(passed=False, observed=str(value), expected=expected)
+    at = datetime.fromtimestamp(measured.pinned_at / 1000, UTC)
+    season, past = rule.season, [each for each in measured.past[: rule.last] if each.value is not None]
+    values = [each.value for each in past if each.value is not None and _same_season(each.at, at, season)]
+    if len(values) < _ENOUGH_IN_SEASON:
+        season, values = "none", [each.value for each in past if each.value is not None]
+    if len(values) < _ENOUGH_BATCHES and season == "none":
+        observed = f"{number:g}; not judged: {len(values)} earlier good batches, {_ENOUGH_BATCHES} are needed"
+        return CheckVerdict(passed=True, observed=observed, expected=expected, value=number)
     middle = median(values)
     spread = _AS_NORMAL * median(abs(each - middle) for each in values)
     room = float(rule.deviations) * max(spread, _LEAST_SPREAD * abs(middle))
@@ -221,25 +220,25 @@ def _usual(rule: Anomaly, value: object, found: Measurements) -> CheckVerdict:
     )
 
 
-def _season(at: datetime, season: Season) -> int:
+def _same_season(one: datetime, other: datetime, season: Season) -> bool:
     match season:
         case "hour":
-            return at.hour
+            return one.hour == other.hour
         case "weekday":
-            return at.weekday()
+            return one.weekday() == other.weekday()
         case "none":
-            return 0
+            return True
         case _:
             assert_never(season)
 
 
-def _shape(rule: SchemaIs, types: Mapping[str, str]) -> CheckVerdict:
-    low = {name.lower(): kind for name, kind in types.items()}
+def _has_columns(rule: SchemaIs, types: Mapping[str, str]) -> CheckVerdict:
+    low = {name.lower(): type for name, type in types.items()}
     wrong = [f"no {name}" for name in rule.columns if name.lower() not in low]
     wrong += [
-        f"{name} is a {low.get(name.lower(), 'missing column')}, not a {kind}"
-        for name, kind in rule.types.items()
-        if low.get(name.lower()) != kind
+        f"{name} is a {low.get(name.lower(), 'missing column')}, not a {type}"
+        for name, type in rule.types.items()
+        if low.get(name.lower()) != type
     ]
     expected_names = list(rule.columns or rule.types)
     if rule.exact and not wrong and [name.lower() for name in types] != [name.lower() for name in expected_names]:

@@ -80,7 +80,6 @@ class Measure:
         def value_of(column: str) -> str:
             return _only(quoted(column), where)
 
-        rows = f"count({_only('1', where)})"
         match self.rule:
             case BatchSql(condition=condition):
                 values = {text: f"CAST({sql} AS string)" for text, sql in aggregates(condition, where).items()}
@@ -90,16 +89,12 @@ class Measure:
             case Freshness(column=column):
                 return {"newest": f"unix_millis(max(CAST({value_of(column)} AS timestamp)))"}
             case RowCount():
-                return {"rows": rows}
+                return {"rows": f"count({_only('1', where)})"}
             case NullRate(column=column):
-                return {"rows": rows, "filled": f"count({value_of(column)})"}
+                return {"rows": f"count({_only('1', where)})", "filled": f"count({value_of(column)})"}
             case Distinct(column=column, exact=exact):
-                counted = (
-                    f"count(DISTINCT {value_of(column)})"
-                    if exact
-                    else f"approx_count_distinct({value_of(column)}, 0.02)"
-                )
-                return {"value": counted}
+                counted = "count(DISTINCT {})" if exact else "approx_count_distinct({}, 0.02)"
+                return {"value": counted.format(value_of(column))}
             case Bounds(of="quantile", column=column, at=at):
                 return {"value": f"CAST(percentile_approx({value_of(column)}, {at}) AS string)"}
             case Bounds(of=of, column=column):
@@ -121,14 +116,14 @@ def _only(value: str, where: str | None) -> str:
     return f"IF({where}, {value}, NULL)" if where else value
 
 
-def _distribution(column: str, kind: str, where: str | None) -> str:
+def _distribution(column: str, type: str, where: str | None) -> str:
     """Return SQL for a small summary of the distribution, as JSON."""
-    if not kind.startswith(_NUMBERS):
+    if not type.startswith(_NUMBERS):
         present = f"{quoted(column)} IS NOT NULL" + (f" AND {where}" if where else "")
         bucket = _only(f"pmod(xxhash64({quoted(column)}), {BUCKETS}L)", present)
         return f"to_json(histogram_numeric({bucket}, {BUCKETS}))"
     number = quoted(column)
-    if kind.startswith(("date", "timestamp")):
+    if type.startswith(("date", "timestamp")):
         number = f"unix_seconds(CAST({number} AS timestamp))"
     points = ", ".join(map(str, POINTS))
     return f"to_json(percentile_approx(CAST({_only(number, where)} AS double), array({points}), 1000))"
@@ -156,10 +151,8 @@ def aggregates(condition: str, where: str | None = None) -> dict[str, str]:
     import sqlglot
     from sqlglot import exp
 
-    found = dict.fromkeys(
-        node.sql(dialect="spark") for node in sqlglot.parse_one(condition, dialect="spark").find_all(exp.AggFunc)
-    )
-    return {text: narrowed(text, where) for text in found}
+    nodes = sqlglot.parse_one(condition, dialect="spark").find_all(exp.AggFunc)
+    return {text: narrowed(text, where) for text in dict.fromkeys(node.sql(dialect="spark") for node in nodes)}
 
 
 @functools.lru_cache(maxsize=4096)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 
 from lakesmith.declare import Replace, Table, TableName, is_identifier
-from lakesmith.declare.checks import (
-    Bounds,
-    CheckRule,
-    Freshness,
-    Required,
-    columns_named,
-)
+from lakesmith.declare.checks import Bounds, CheckRule, Freshness, Required, columns_named
 from lakesmith.declare.loads import key_columns
+from lakesmith.declare.names import unique_name
 from lakesmith.declare.spark_type import INTEGER_DIGITS, SIMPLE_TYPES, DecimalType, read_type
 from lakesmith.load.check_models import RULE_KEYS
 from lakesmith.load.yaml_writer import yaml_block, yaml_flow
@@ -31,7 +27,6 @@ _ENOUGH = 100
 """With fewer rows, equal or distinct values may be chance."""
 _MOST_NULLS = 0.95
 _RECENT = timedelta(days=7)
-_AGES = ("1h", "6h", "1d", "2d", "7d", "14d", "30d")
 _HOURS = {"1h": 1, "6h": 6, "1d": 24, "2d": 48, "7d": 168, "14d": 336, "30d": 720}
 _MAX_DIGITS = 25
 """Bounds with more digits are not proposed: nobody can read them."""
@@ -69,7 +64,7 @@ class ProfiledTable:
         return isinstance(self.table.load, Replace)
 
 
-def named_like_key(column: str) -> bool:
+def _named_like_key(column: str) -> bool:
     """Whether the name is typical of a key."""
     return column.lower().rpartition("_")[2] in _KEY_SUFFIXES or column.lower().endswith(("id", "uuid"))
 
@@ -79,11 +74,10 @@ def propose(columns: Sequence[ColumnProfile], seen: ProfiledTable) -> tuple[Prop
     if not seen.profiled_rows:
         return ()
     usable = [column for column in columns if is_identifier(column.column)]
-    found = [each for column in usable for each in _of_column(column, seen)]
-    found += _newest(usable, seen)
-    found.append(_row_count(seen))
+    candidates = [each for column in usable for each in _of_column(column, seen)]
+    candidates += [*_newest(usable, seen), _row_count(seen)]
     existing = {identity for check in seen.table.checks for identity in _identities(check.rule)}
-    new = [each for each in found if each.identity not in existing]
+    new = [each for each in candidates if each.identity not in existing]
     declared = {column.name.lower() for column in seen.table.columns}
     return (*_types(usable, declared), *_named(new, seen))
 
@@ -118,12 +112,8 @@ def _of_column(column: ColumnProfile, seen: ProfiledTable) -> Iterator[_Candidat
     for reference in seen.references:
         if reference.column == column.column:
             body = {"columns": [column.column], "table": str(reference.table), "key": [reference.key]}
-            yield _Candidate(
-                key="references",
-                column=column.column,
-                body=body,
-                reason=f"every value of {column.column} is in {reference.table}.{reference.key}",
-            )
+            reason = f"every value of {column.column} is in {reference.table}.{reference.key}"
+            yield _Candidate(key="references", column=column.column, body=body, reason=reason)
     if listed := _list(column, seen):
         yield listed
     elif column.longest is not None:
@@ -138,20 +128,20 @@ def _presence(column: ColumnProfile, present: int, seen: ProfiledTable) -> Itera
         reason = f"{name} is not NULL in any of {_counted(seen.profiled_rows)}"
         yield _Candidate(key="required", column=name, body=[name], reason=reason)
     elif present and column.null_rate < _MOST_NULLS:
-        most = min(_percent(column.null_rate * 1.5 + 0.01), 99)
+        most = min(math.ceil((column.null_rate * 1.5 + 0.01) * 100), 99)
         reason = f"{name} is NULL in {_share(column.null_rate)} of {_counted(seen.profiled_rows)}"
         yield _Candidate(key="null_rate", column=name, body={"column": name, "max": f"{most}%"}, reason=reason)
 
 
 def _uniqueness(column: ColumnProfile, present: int, seen: ProfiledTable) -> Iterator[_Candidate]:
-    if not column.unique or present < 2 or (present < _ENOUGH and not named_like_key(column.column)):
+    if not column.unique or present < 2 or (present < _ENOUGH and not _named_like_key(column.column)):
         return
     reason = f"{column.column} has {present:,} values in {_counted(seen.profiled_rows)}, all different"
     yield _Candidate(key="unique", column=column.column, body=column.column, reason=reason)
 
 
 def _list(column: ColumnProfile, seen: ProfiledTable) -> _Candidate | None:
-    """The values, where they are few and each comes often."""
+    """Return an `in` check when the values are few and each is frequent."""
     values = [each.value for each in column.frequent]
     listed = column.counted and column.distinct == len(values) and 1 < len(values) <= FEW_VALUES
     often = all(each.rows is not None and each.rows > 1 for each in column.frequent)
@@ -167,12 +157,12 @@ def _list(column: ColumnProfile, seen: ProfiledTable) -> _Candidate | None:
 
 def _text(column: ColumnProfile, present: int) -> Iterator[_Candidate]:
     name = column.column
-    form = next((form for form in TEXT_PATTERNS if form.name == column.pattern), None)
-    if form:
-        reason = f"every value of {name} has the format {form.name}"
-        yield _Candidate(key="pattern", column=name, body={"column": name, "matches": form.matches}, reason=reason)
+    pattern = next((each for each in TEXT_PATTERNS if each.name == column.pattern), None)
+    if pattern:
+        reason = f"every value of {name} has the format {pattern.name}"
+        yield _Candidate(key="pattern", column=name, body={"column": name, "matches": pattern.matches}, reason=reason)
     shortest, longest = column.shortest or 0, column.longest or 0
-    if (form and form.length) or not longest:
+    if (pattern and pattern.length) or not longest:
         return
     body: dict[str, object] = {"column": name}
     if shortest == longest and present >= _ENOUGH:
@@ -181,7 +171,7 @@ def _text(column: ColumnProfile, present: int) -> Iterator[_Candidate]:
     else:
         if shortest:
             body["min"] = 1
-        body["max"] = _roomy(longest)
+        body["max"] = int(_nice(Decimal(longest) * Decimal("1.5"), down=False))
         span = str(longest) if shortest == longest else f"{shortest} to {longest}"
         reason = f"the values of {name} have {span} characters"
     yield _Candidate(key="length", column=name, body=body, reason=reason)
@@ -200,7 +190,7 @@ def _bounds(column: ColumnProfile, present: int, seen: ProfiledTable) -> Iterato
     bounds = _outwards(low, high)
     if bounds is None:
         return
-    counts_up = column.type in INTEGER_DIGITS and (named_like_key(name) or (column.unique and present >= _ENOUGH))
+    counts_up = column.type in INTEGER_DIGITS and (_named_like_key(name) or (column.unique and present >= _ENOUGH))
     reason = f"{name} is between {low} and {high}"
     if counts_up:
         if low < 0:
@@ -234,17 +224,17 @@ def _middle(column: ColumnProfile) -> Iterator[_Candidate]:
 
 def _newest(columns: Iterable[ColumnProfile], seen: ProfiledTable) -> list[_Candidate]:
     """Propose freshness for the column with the most recent time."""
-    ages: list[tuple[timedelta, str]] = []
-    for column in columns:
-        if column.type in _TIMES and not column.masked and isinstance(column.max, date):
-            age = seen.now - _moment(column.max)
-            if -timedelta(hours=1) <= age <= _RECENT:
-                ages.append((age, column.column))
-    if not ages:
+    ages = [
+        (seen.now - _moment(column.max), column.column)
+        for column in columns
+        if column.type in _TIMES and not column.masked and isinstance(column.max, date)
+    ]
+    recent = [(age, name) for age, name in ages if -timedelta(hours=1) <= age <= _RECENT]
+    if not recent:
         return []
-    age, name = min(ages)
+    age, name = min(recent)
     hours = age.total_seconds() / 3600
-    within = next(word for word in _AGES if _HOURS[word] >= max(2 * hours, 1))
+    within = next(word for word, size in _HOURS.items() if size >= max(2 * hours, 1))
     reason = f"the newest {name} was {hours:.1f} hours old"
     body = {"column": name, "within": within}
     return [_Candidate(key="freshness", column=None, body=body, reason=reason)]
@@ -263,42 +253,38 @@ def _types(columns: Sequence[ColumnProfile], declared: set[str]) -> Iterator[Pro
     """Propose types for undeclared columns. The rest are checks that warn: a column promise rejects rows, and a guess
     must not."""
     for column in columns:
-        if column.column.lower() not in declared and is_simple(column.type):
+        if column.column.lower() not in declared and _is_simple(column.type):
             reason = f"{column.column} is {column.type} in the table"
             yield Proposal(name=column.column, kind="column", rule={"type": column.type}, reason=reason)
 
 
-def is_simple(kind: str) -> bool:
+def _is_simple(text: str) -> bool:
     """Whether the type is complete, so that it can be declared."""
-    type = read_type(kind)
+    type = read_type(text)
     return isinstance(type, DecimalType) or str(type) in SIMPLE_TYPES
 
 
-def _named(found: Sequence[_Candidate], seen: ProfiledTable) -> Iterator[Proposal]:
+def _named(candidates: Sequence[_Candidate], seen: ProfiledTable) -> Iterator[Proposal]:
     """Return the checks with unique names, without those that a column promises already."""
-    taken = {check.name.lower() for check in seen.table.checks}
+    taken = {check.name for check in seen.table.checks}
     keys = key_columns(seen.table.load)
-    for each in found:
+    for each in candidates:
         if each.key in ("required", "unique") and _promised(each, seen.table, keys):
             continue
-        name = f"{each.column[:200]}_{each.key}" if each.column else each.key
-        number = 2
-        while name.lower() in taken:
-            name = f"{name.removesuffix(f'_{number - 1}')}_{number}"
-            number += 1
-        taken.add(name.lower())
+        name = unique_name(f"{each.column[:200]}_{each.key}" if each.column else each.key, taken)
+        taken.add(name)
         sample = f" (in a sample of {_counted(seen.profiled_rows)})" if seen.sampled and each.key != "row_count" else ""
         rule = {each.key: each.body, "on_fail": "warn"}
         yield Proposal(name=name, kind="check", rule=rule, reason=each.reason + sample)
 
 
-def _promised(found: _Candidate, table: Table, load_key: Sequence[str]) -> bool:
-    assert found.column
-    name = found.column.lower()
+def _promised(candidate: _Candidate, table: Table, load_key: Sequence[str]) -> bool:
+    assert candidate.column
+    name = candidate.column.lower()
     declared = [column for column in table.columns if column.name.lower() == name]
     keys = {column.name.lower() for column in table.columns if column.key}
     of_load = {key.lower() for key in load_key}
-    if found.key == "required":
+    if candidate.key == "required":
         return any(column.required for column in declared) or name in keys | of_load
     return any(column.unique for column in declared) or keys == {name} or of_load == {name}
 
@@ -340,10 +326,6 @@ def _nice(number: Decimal, *, down: bool) -> Decimal:
     return (number / step).to_integral_value(ROUND_FLOOR if down else ROUND_CEILING) * step
 
 
-def _roomy(longest: int) -> int:
-    return int(_nice(Decimal(longest) * Decimal("1.5"), down=False))
-
-
 def _first_day(low: date, high: date) -> str | None:
     """Return 1 January of the year that is half the span before the first day."""
     days = (_day(high) - _day(low)).days // 2
@@ -363,10 +345,6 @@ def _moment(when: date) -> datetime:
 
 def _counted(rows: int) -> str:
     return f"{rows:,} {'row' if rows == 1 else 'rows'}"
-
-
-def _percent(share: float) -> int:
-    return int(-(-share * 100 // 1))
 
 
 def _share(rate: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lakesmith.columns import CORRUPT, FAILED_RULES, RESCUED, RULE_FLAG
@@ -171,20 +171,13 @@ class _RuleBuilder:
     ) -> None:
         self.rows.append(RowRule(name=name, condition=condition, severity=severity, reason=reason, declared_at=at))
 
-    def add_rule(self, name: str, rule: DeclaredRowRule, at: Place) -> None:
-        """Add the rule that a column promise implies."""
+    def add_rule(self, name: str, rule: DeclaredRowRule, at: Place) -> RowRule:
+        """Add the rule of a check, or the one that a column promise implies."""
         flag = f"{RULE_FLAG}{len(self.rows)}"
-        self.rows.append(
-            RowRule(
-                name=name,
-                condition=condition_of(rule, flag),
-                severity="quarantine",
-                reason=reason_of(rule),
-                flag_rule=rule if needs_flag(rule) else None,
-                flag=flag,
-                declared_at=at,
-            )
-        )
+        flag_rule = rule if needs_flag(rule) else None
+        self.add_condition(name, condition_of(rule, flag), reason_of(rule), at)
+        self.rows[-1] = replace(self.rows[-1], flag_rule=flag_rule, flag=flag)
+        return self.rows[-1]
 
 
 _SEVERITIES: Mapping[Reaction, Outcome] = {
@@ -216,8 +209,8 @@ def rules_of(
     columns = {column.name: column for column in table.columns}
     for name, before in (casts or {}).items():
         fits = f"{quoted(before)} IS NULL OR {quoted(name)} IS NOT NULL"
-        what, at = f"{name} is not a {columns[name].type}", columns[name].declared_at
-        builder.add_condition(f"{name}.type", fits, what, at, _SEVERITIES[drift.type])
+        reason, at = f"{name} is not a {columns[name].type}", columns[name].declared_at
+        builder.add_condition(f"{name}.type", fits, reason, at, _SEVERITIES[drift.type])
     for name in missing if drift.missing_column != "evolve" else ():
         at, reaction = columns[name].declared_at, _SEVERITIES[drift.missing_column]
         builder.add_condition(f"{name}.missing", "false", f"the batch does not have {name}", at, reaction)
@@ -230,13 +223,9 @@ def rules_of(
         at = columns[name].declared_at if name in columns else table.declared_at
         builder.add_condition(f"{name}.required", _is_present(table, name), reason, at, severity)
     if isinstance(table.load, Changes):
-        op = table.load.op
-        builder.add_condition(
-            f"{op}.known",
-            f"({operation_sql(table.load)}) IS NOT NULL",
-            f"{op} is not an operation of a change stream",
-            table.declared_at,
-        )
+        op, is_operation = table.load.op, f"({operation_sql(table.load)}) IS NOT NULL"
+        reason = f"{op} is not an operation of a change stream"
+        builder.add_condition(f"{op}.known", is_operation, reason, table.declared_at)
     for column in table.columns:
         if column.check:
             builder.add_condition(f"{column.name}.check", column.check, f"not {column.check}", column.declared_at)
@@ -246,23 +235,16 @@ def rules_of(
     if keys and set(keys) != set(key_columns(table.load)):
         builder.add_rule("key.unique", Unique(columns=keys), columns[keys[0]].declared_at)
     for check in table.checks:
-        if check.row_rule is None:
-            continue
-        flag = f"{RULE_FLAG}{len(builder.rows)}"
-        builder.rows.append(
-            RowRule(
-                name=check.name,
-                condition=condition_of(check.row_rule, flag),
+        if check.row_rule is not None:
+            rule = builder.add_rule(check.name, check.row_rule, check.declared_at)
+            builder.rows[-1] = replace(
+                rule,
                 severity=check.on_fail,
-                reason=check.description or reason_of(check.row_rule),
+                reason=check.description or rule.reason,
                 limit=check.fail_above,
                 where=check.where,
-                flag_rule=check.row_rule if needs_flag(check.row_rule) else None,
-                flag=flag,
                 owner=check.owner or table.owner,
-                declared_at=check.declared_at,
             )
-        )
     return Rules(rows=tuple(builder.rows), batch=measures_of(table))
 
 
@@ -324,17 +306,17 @@ def _required(table: Table) -> dict[str, tuple[str, Outcome]]:
     """Return the columns that may not be NULL, each with the reason and severity."""
     lenient = _SEVERITIES[table.drift.nullability]
     promised = [column.name for column in table.columns if column.is_required]
-    found: dict[str, tuple[str, Outcome]] = {name: (f"{name} is NULL", lenient) for name in promised}
-    found |= {name: (f"{name} is NULL, but it is the table's key", "quarantine") for name in key_columns(table.load)}
+    required: dict[str, tuple[str, Outcome]] = {name: (f"{name} is NULL", lenient) for name in promised}
+    required |= {name: (f"{name} is NULL, but it is the table's key", "quarantine") for name in key_columns(table.load)}
     time = time_column(table.load)
     if time is not None and time not in key_columns(table.load):
-        found[time] = (f"{time} is NULL, but it orders the rows", "quarantine")
-    return found
+        required[time] = (f"{time} is NULL, but it orders the rows", "quarantine")
+    return required
 
 
 def _is_present(table: Table, name: str) -> str:
     """Return SQL: the column is not NULL. A truncate concerns all keys and has only a time."""
-    has = f"{quoted(name)} IS NOT NULL"
+    present = f"{quoted(name)} IS NOT NULL"
     if not isinstance(table.load, Changes) or name in (time_column(table.load), table.load.op):
-        return has
-    return f"{has} OR coalesce({operation_sql(table.load)} = 'truncate', false)"
+        return present
+    return f"{present} OR coalesce({operation_sql(table.load)} = 'truncate', false)"
