@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ PYTHON = (3, 11)
 SPARK = "4.1.3"
 """The version that the jars fit."""
 FIX = "lakesmith doctor --fix"
+Result = tuple[str, str | None]
+"""What a check found, and what fixes it if that is wrong."""
 
 
 def diagnose(
@@ -36,111 +39,88 @@ def diagnose(
 ) -> tuple[Finding, ...]:
     """Check each part. `fix` fetches the jar sets and builds the class archive if needed; `deep` runs jobs on the Spark
     that `start` starts, by default a local one."""
-    checks: list[Callable[[], Iterator[Finding]]] = [
-        _python,
-        _packages,
-        _java,
-        lambda: _jars(jar_sets, fix),
-        lambda: _drivers(connections or {}, fix),
-        lambda: _archive(fix),
-    ]
+    findings = [_python(), _packages(), _pyspark(), _checked("java", _java)]
+    findings += [_checked(f"jars: {name}", partial(_jars, name, fix)) for name in jar_sets]
+    findings.append(_checked("log store", _log_store))
+    for name, settings in (connections or {}).items():
+        if settings.get("url", "").startswith("jdbc:"):
+            findings.append(_checked(f"driver: {name}", partial(_driver, settings, fix)))
+    findings.append(_checked("class archive", partial(_archive, fix)))
     if warehouse_storage is not None:
-        checks.append(lambda: _storage(warehouse_storage))
+        findings.append(_checked("storage", partial(_storage, warehouse_storage)))
     if deep:
-        checks.append(lambda: _spark(start, warehouse_storage))
-    return tuple(finding for check in checks for finding in check())
+        findings += _spark(start, warehouse_storage)
+    return tuple(findings)
 
 
-def _python() -> Iterator[Finding]:
+def _checked(subject: str, check: Callable[[], Result]) -> Finding:
+    """Return the result of a check; an error that it raises is a finding too."""
+    try:
+        found, fix = check()
+    except LakesmithError as error:
+        return _failure(subject, error)
+    return Finding(subject=subject, ok=fix is None, found=found, fix=fix)
+
+
+def _python() -> Finding:
     found = ".".join(map(str, sys.version_info[:3]))
-    required = ".".join(map(str, PYTHON))
     ok = sys.version_info >= PYTHON
-    yield Finding(subject="python", ok=ok, found=found, fix=None if ok else f"install Python {required} or newer")
+    fix = None if ok else f"install Python {'.'.join(map(str, PYTHON))} or newer"
+    return Finding(subject="python", ok=ok, found=found, fix=fix)
 
 
-def _packages() -> Iterator[Finding]:
-    found = {name: _installed(name) for name in _required()}
-    missing = [name for name, version in found.items() if version is None]
-    listed = ", ".join(f"{name} {version or 'missing'}" for name, version in found.items())
+def _packages() -> Finding:
+    installed = {name: _installed(name) for name in _required()}
+    missing = [name for name, version in installed.items() if version is None]
+    found = ", ".join(f"{name} {version or 'missing'}" for name, version in installed.items())
     fix = f"pip install {' '.join(missing)}" if missing else None
-    yield Finding(subject="packages", ok=not missing, found=listed, fix=fix)
+    return Finding(subject="packages", ok=not missing, found=found, fix=fix)
+
+
+def _pyspark() -> Finding:
     spark = _installed("pyspark")
-    right = spark == SPARK
-    fix = None if right else f"pip install 'pyspark=={SPARK}'"
-    yield Finding(subject="pyspark", ok=right, found=spark or "not installed", fix=fix)
+    fix = None if spark == SPARK else f"pip install 'pyspark=={SPARK}'"
+    return Finding(subject="pyspark", ok=spark == SPARK, found=spark or "not installed", fix=fix)
 
 
-def _java() -> Iterator[Finding]:
-    try:
-        java = find_java()
-    except LakesmithError as error:
-        yield _failure("java", error)
-    else:
-        yield Finding(subject="java", ok=True, found=f"{java.version} from {java.origin}: {java.path}")
+def _java() -> Result:
+    java = find_java()
+    return f"{java.version} from {java.origin}: {java.path}", None
 
 
-def _jars(sets: Collection[str], fix: bool) -> Iterator[Finding]:
-    for name in sets:
-        subject = f"jars: {name}"
-        try:
-            if fix:
-                resolve_jars([name])
-            jars = locked([name])
-            wrong = ", ".join(jar.name for jar in damaged(jars))
-        except LakesmithError as error:
-            yield _failure(subject, error)
-        else:
-            found = f"missing or damaged: {wrong}" if wrong else f"{len(jars)} jars, checksums match"
-            yield Finding(subject=subject, ok=not wrong, found=found, fix=FIX if wrong else None)
-    try:
-        log_store()
-    except LakesmithError as error:
-        yield _failure("log store", error)
-    else:
-        yield Finding(subject="log store", ok=True, found="as packaged")
+def _jars(name: str, fix: bool) -> Result:
+    if fix:
+        resolve_jars([name])
+    jars = locked([name])
+    wrong = ", ".join(jar.name for jar in damaged(jars))
+    return (f"missing or damaged: {wrong}", FIX) if wrong else (f"{len(jars)} jars, checksums match", None)
 
 
-def _drivers(connections: Mapping[str, Mapping[str, str]], fix: bool) -> Iterator[Finding]:
-    for name, settings in connections.items():
-        if not settings.get("url", "").startswith("jdbc:"):
-            continue
-        try:
-            jars = fetch_driver(settings) if fix else driver_jars(settings)
-        except LakesmithError as error:
-            yield _failure(f"driver: {name}", error)
-        else:
-            yield Finding(subject=f"driver: {name}", ok=True, found=", ".join(jar.name for jar in jars))
+def _log_store() -> Result:
+    log_store()
+    return "as packaged", None
 
 
-def _archive(fix: bool) -> Iterator[Finding]:
-    try:
-        archive = usable_archive(find_java(), jar_paths())
-        if fix and not archive:
-            archive = build_archive()
-    except LakesmithError as error:
-        yield _failure("class archive", error)
-    else:
-        found = (
-            f"{sum(file.stat().st_size for file in archive) >> 20} MB"
-            if archive
-            else "none: Spark takes twice as long to start"
-        )
-        yield Finding(subject="class archive", ok=bool(archive), found=found, fix=None if archive else FIX)
+def _driver(settings: Mapping[str, str], fix: bool) -> Result:
+    jars = fetch_driver(settings) if fix else driver_jars(settings)
+    return ", ".join(jar.name for jar in jars), None
 
 
-def _storage(storage: Store) -> Iterator[Finding]:
-    try:
-        wrong = storage.probe()
-    except InfrastructureError as error:
-        yield Finding(subject="storage", ok=False, found=error.what, fix=error.hint)
-        return
-    found = wrong or f"{storage.url} creates files exclusively"
-    fix = (
-        None
-        if wrong is None
-        else "put the warehouse on a disk or store that creates files exclusively, and set it in lakesmith.yml"
-    )
-    yield Finding(subject="storage", ok=wrong is None, found=found, fix=fix)
+def _archive(fix: bool) -> Result:
+    archive = usable_archive(find_java(), jar_paths())
+    if fix and not archive:
+        archive = build_archive()
+    if not archive:
+        return "none: Spark takes twice as long to start", FIX
+    return f"{sum(file.stat().st_size for file in archive) >> 20} MB", None
+
+
+def _storage(storage: Store) -> Result:
+    wrong = storage.probe()
+    if wrong:
+        fix = "put the warehouse on a disk or store that creates files exclusively, and set it in lakesmith.yml"
+        return wrong, fix
+    return f"{storage.url} creates files exclusively", None
 
 
 def _spark(start: Callable[[], SparkSession] | None, warehouse: Store | None) -> Iterator[Finding]:

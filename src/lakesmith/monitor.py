@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -14,7 +14,7 @@ from lakesmith.reports import TableStatus
 def table_status(
     table: Table, facts: TableFacts | None, quarantine: TableFacts | None, now: datetime | None = None
 ) -> TableStatus:
-    """The current state of one table."""
+    """Return the current state of one table."""
     # After the clock was set back, an age is never negative.
     age = max(((now or datetime.now(UTC)) - facts.committed_at).total_seconds(), 0.0) if facts else None
     return TableStatus(
@@ -34,19 +34,8 @@ def table_status(
 
 
 def load_name(table: Table) -> str:
-    """The name of the load in declarations."""
-    return _LOADS[type(table.load).__name__]
-
-
-_LOADS: Mapping[str, str] = {
-    "Append": "append",
-    "Replace": "replace",
-    "ReplacePartitions": "replace_partitions",
-    "Merge": "merge",
-    "Scd2": "scd2",
-    "Changes": "changes",
-    "Snapshot": "snapshot",
-}
+    """Return the name of the load in declarations: its class in snake case."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(table.load).__name__).lower()
 
 
 def _state(age: float | None, promised: float | None) -> Literal["fresh", "late", "missing", "ok"]:

@@ -33,8 +33,8 @@ _FACETS: dict[Facet, str] = {
 def rows(
     query: Query, names: Iterable[TableName], chosen: QuarantineFilter, *, limit: int
 ) -> tuple[QuarantinedRow, ...]:
-    """The selected rows, the oldest first."""
-    found: list[QuarantinedRow] = []
+    """Return the selected rows, the oldest first."""
+    selected: list[QuarantinedRow] = []
     for name in names:
         answer = query(
             "SELECT id, raw, fields, rules, reasons, rule_versions, contract, position, batch, run_id, "
@@ -42,44 +42,43 @@ def rows(
         )
         for row in answer.rows:
             values = dict(zip(answer.columns, row, strict=True))
-            found.append(QuarantinedRow(table=str(name), **values))  # type: ignore[arg-type]
-    return tuple(sorted(found, key=lambda row: (row.quarantined_at, row.table))[:limit])
+            selected.append(QuarantinedRow(table=str(name), **values))  # type: ignore[arg-type]
+    return tuple(sorted(selected, key=lambda row: (row.quarantined_at, row.table))[:limit])
 
 
 def count(query: Query, name: TableName, chosen: QuarantineFilter) -> int:
-    """How many rows are selected."""
+    """Return how many rows are selected."""
     ((number,),) = query(f"SELECT count(*) FROM {_quarantine(name)} {_where(chosen)}").rows
     return int(str(number))
 
 
 def full_id(query: Query, name: TableName, prefix: str, quarantined: int) -> str:
-    """The full id of the only row whose id starts with the prefix."""
+    """Return the id of the only row whose id starts with the prefix."""
     sql = f"SELECT id FROM {_quarantine(name)} WHERE starts_with(id, {_text(prefix)}) LIMIT 2"
-    found = [str(row[0]) for row in query(sql).rows] if quarantined else []
-    if len(found) != 1:
-        which = "no row" if not found else "more than one row"
+    ids = [str(row[0]) for row in query(sql).rows] if quarantined else []
+    if len(ids) != 1:
+        which = "more than one row" if ids else "no row"
         raise UsageError(
             "unknown-row",
             f"{which} in the quarantine of {name} has an id that starts with {prefix!r}",
             table=str(name),
             hint=f"lakesmith quarantine list {name}",
         )
-    return found[0]
+    return ids[0]
 
 
 def facets(query: Query, names: Iterable[TableName], facet: Facet, chosen: QuarantineFilter) -> tuple[FacetCount, ...]:
-    """How many rows there are by table, rule, reason, batch or age."""
+    """Return how many rows there are by table, rule, reason, batch or age."""
     expression = _FACETS[facet].format(age=_AGE)
-    found: list[FacetCount] = []
+    counts: list[FacetCount] = []
     for name in names:
         answer = query(
-            f"SELECT value, count(*) AS found, min(quarantined_at), max(quarantined_at) FROM (SELECT {expression} AS "
+            f"SELECT value, count(*), min(quarantined_at), max(quarantined_at) FROM (SELECT {expression} AS "
             f"value, quarantined_at FROM {_quarantine(name)} {_where(chosen)}) GROUP BY value"
         )
         for value, number, oldest, newest in answer.rows:
-            label = str(value)[2:] if facet == "age" else str(value)
-            rank = str(value)[:1] if facet == "age" else ""
-            found.append(
+            rank, _, label = str(value).partition(" ") if facet == "age" else ("", "", str(value))
+            counts.append(
                 FacetCount(
                     table=str(name),
                     facet=facet,
@@ -90,7 +89,7 @@ def facets(query: Query, names: Iterable[TableName], facet: Facet, chosen: Quara
                     rank=rank,
                 )
             )
-    return tuple(sorted(found, key=lambda each: (each.rank, -each.rows, each.table, each.value)))
+    return tuple(sorted(counts, key=lambda each: (each.rank, -each.rows, each.table, each.value)))
 
 
 def aging(query: Query, table: Table, run_id: str, sequence: int = 0) -> CheckRecord | None:
@@ -124,20 +123,16 @@ def aging(query: Query, table: Table, run_id: str, sequence: int = 0) -> CheckRe
 def refuse_empty_selection(chosen: QuarantineFilter, *, everything: bool) -> None:
     """Raise when no option selects rows. Selecting all rows needs `everything`."""
     if chosen == QuarantineFilter() and not everything:
-        raise UsageError(
-            "no-selection",
-            "no rows selected",
-            hint="pass --id, --rule, --reason, --batch, --older-than or --all",
-        )
+        hint = "pass --id, --rule, --reason, --batch, --older-than or --all"
+        raise UsageError("no-selection", "no rows selected", hint=hint)
 
 
 def read_edits(path: Path) -> dict[str, dict[str, str | None]]:
-    """Values by a row's id and column, from JSON (`{"id": {"column": "value"}}`) or CSV with a column `id`."""
+    """Return values by a row's id and column, from JSON (`{"id": {"column": "value"}}`) or CSV with a column `id`."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         if path.suffix.lower() == ".csv":
-            read = list(csv.DictReader(io.StringIO(text)))
-            return {row["id"]: _cells(row) for row in read}
+            return {row["id"]: _cells(row) for row in csv.DictReader(io.StringIO(text))}
         return {
             str(row): {str(name): None if value is None else _edit_text(value) for name, value in values.items()}
             for row, values in json.loads(text).items()
@@ -151,7 +146,7 @@ def read_edits(path: Path) -> dict[str, dict[str, str | None]]:
 
 
 def _cells(row: dict[str, str]) -> dict[str, str | None]:
-    """The edits of one row. An empty cell changes nothing: the column may be for other rows."""
+    """Return the edits of one row. An empty cell changes nothing: the column may be for other rows."""
     if None in row or None in row.values():
         raise ValueError(f"the line of {row['id']} has another number of cells than the header")
     return {name: value for name, value in row.items() if name != "id" and value != ""}
@@ -165,9 +160,8 @@ def refuse_unreadable_sql(set: Mapping[str, str]) -> None:
         try:
             columns_of(sql)
         except ConditionFault as fault:
-            raise UsageError(
-                "invalid-setting", f"the SQL for {column} cannot be read: {fault}", hint=f"{column}=SQL"
-            ) from None
+            what = f"the SQL for {column} cannot be read: {fault}"
+            raise UsageError("invalid-setting", what, hint=f"{column}=SQL") from None
 
 
 def _edit_text(value: object) -> str:
