@@ -155,18 +155,9 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """`lineage`: `target` is made from `source`."""
+    """`lineage`: `target` is made from `source`. Both are tables, or columns as `layer.table.column`."""
 
     source: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnEdge:
-    """`lineage`: a column and one of its source columns, where the query can be analysed."""
-
-    source: str
-    """`layer.table.column`."""
     target: str
 
 
@@ -177,7 +168,8 @@ class Lineage:
     table: str | None
     nodes: tuple[str, ...]
     edges: tuple[Edge, ...]
-    columns: tuple[ColumnEdge, ...]
+    columns: tuple[Edge, ...]
+    """The columns of queries that can be analysed."""
     sources: dict[str, str]
     """The source of each bronze table."""
 

@@ -19,7 +19,6 @@ from lakesmith.ports import Answer, FileFact
 from lakesmith.records import CheckRecord, Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
     ColumnDifference,
-    ColumnEdge,
     ColumnProfile,
     ContractChange,
     ContractCheck,
@@ -266,7 +265,7 @@ class FakeLake:
                 Edge(source="bronze.orders", target="silver.orders"),
                 Edge(source="silver.orders", target="gold.sales"),
             ),
-            columns=(ColumnEdge(source="bronze.orders.amount", target="silver.orders.amount"),),
+            columns=(Edge(source="bronze.orders.amount", target="silver.orders.amount"),),
             sources={"bronze.orders": "landing/orders/*.json"},
         )
 

@@ -8,7 +8,7 @@ from tests.plan.lakes import bronze, by_name, columns, made, named, python, sql
 from lakesmith.declare import Scd2
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.lineage import lineage
-from lakesmith.reports import ColumnEdge, Edge
+from lakesmith.reports import Edge
 from lakesmith.sqlproof.query import column_origins
 
 TABLES = by_name(
@@ -42,17 +42,17 @@ def test_without_a_name_the_whole_lake_is_shown() -> None:
 
 def test_columns_are_traced_through_sql_without_a_schema() -> None:
     assert lineage(GRAPH, TABLES, None, {}).columns == (
-        ColumnEdge(source="bronze.orders.id", target="silver.orders.id"),
-        ColumnEdge(source="bronze.orders.mail", target="silver.orders.email"),
-        ColumnEdge(source="silver.orders.id", target="gold.all.id"),
-        ColumnEdge(source="silver.orders.email", target="gold.all.email"),
-        ColumnEdge(source="silver.customers.name", target="gold.all.name"),
+        Edge(source="bronze.orders.id", target="silver.orders.id"),
+        Edge(source="bronze.orders.mail", target="silver.orders.email"),
+        Edge(source="silver.orders.id", target="gold.all.id"),
+        Edge(source="silver.orders.email", target="gold.all.email"),
+        Edge(source="silver.customers.name", target="gold.all.name"),
     )
 
 
 def test_columns_of_tables_that_are_not_shown_are_omitted() -> None:
     found = lineage(GRAPH, TABLES, named("silver.customers"), {}).columns
-    assert found == (ColumnEdge(source="silver.customers.name", target="gold.all.name"),)
+    assert found == (Edge(source="silver.customers.name", target="gold.all.name"),)
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_columns_added_by_a_load_are_traced() -> None:
         made("gold.now", "SELECT * FROM silver.history"),
     )
     found = lineage(Graph.of(tables), tables, None, {}).columns
-    assert ColumnEdge(source="silver.history.valid_to", target="gold.now.valid_to") in found
+    assert Edge(source="silver.history.valid_to", target="gold.now.valid_to") in found
     assert [edge for edge in found if edge.target == "silver.history.valid_to"] == []

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, assert_never
 
 from lakesmith.declare.table import Table
 from lakesmith.exchange.avro import avro_text
@@ -13,7 +12,6 @@ from lakesmith.exchange.odcs import odcs_text
 from lakesmith.exchange.request import ImportRequest, ImportResult
 
 __all__ = [
-    "FORMATS",
     "Format",
     "ImportRequest",
     "ImportResult",
@@ -23,13 +21,16 @@ __all__ = [
 ]
 
 Format = Literal["odcs", "avro", "json-schema"]
-FORMATS: Mapping[Format, Callable[[Table, str], str]] = {
-    "odcs": lambda table, lake: odcs_text(table, lake=lake),
-    "avro": lambda table, _: avro_text(table),
-    "json-schema": lambda table, _: json_schema_text(table),
-}
 
 
 def export_contract(table: Table, format: Format, *, lake: str) -> str:
     """Return the table's contract as a document in another format."""
-    return FORMATS[format](table, lake)
+    match format:
+        case "odcs":
+            return odcs_text(table, lake=lake)
+        case "avro":
+            return avro_text(table)
+        case "json-schema":
+            return json_schema_text(table)
+        case _:
+            assert_never(format)

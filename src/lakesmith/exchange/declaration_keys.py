@@ -53,14 +53,16 @@ def rule_keys(rule: CheckRule) -> tuple[str, Any]:
 def written_keys(declaration: DataclassInstance) -> Keys:
     """Return the keys of a declaration that is its own model, without those that have their default."""
     keys = keys_of(type(declaration))
-    values = {each.name: getattr(declaration, each.name) for each in fields(declaration)}
-    defaults = {each.name: each.default for each in fields(declaration)}
-    written = {name: value for name, value in values.items() if value not in (defaults[name], {})}
-    return {name: _text(keys[name].kind, value) for name, value in written.items()}
+    values = {each: getattr(declaration, each.name) for each in fields(declaration)}
+    return {
+        each.name: _text(keys[each.name].kind, value)
+        for each, value in values.items()
+        if value not in (each.default, {})
+    }
 
 
-def _text(kind: FieldType, value: Any) -> Any:
-    match kind:
+def _text(type: FieldType, value: Any) -> Any:
+    match type:
         case Form.SHARE:
             return share_text(value)
         case Form.DURATION:

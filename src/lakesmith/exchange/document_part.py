@@ -50,15 +50,15 @@ class DocumentPart:
 
     def custom(self, *names: str) -> dict[str, Any]:
         """Return the custom properties with these names, and report the others."""
-        found = {}
+        custom = {}
         for item in self.parts("customProperties"):
             name = str(item.values.get("property"))
             if name in names:
-                found[name] = item.values.get("value")
+                custom[name] = item.values.get("value")
                 item.ignore()
             else:
                 item.drop()
-        return found
+        return custom
 
     def warn(self, key: str, why: str = NO_EQUIVALENT) -> None:
         """Report a key that is not imported."""
@@ -85,6 +85,6 @@ class DocumentPart:
 
     def _child(self, values: Mapping[str, Any], key: str) -> DocumentPart:
         where = f"{self.where}.{key}" if self.where else key
-        made = DocumentPart(values=values, where=where, warnings=self.warnings)
-        self._inside.append(made)
-        return made
+        child = DocumentPart(values=values, where=where, warnings=self.warnings)
+        self._inside.append(child)
+        return child

@@ -42,7 +42,8 @@ def read_odcs(document: Mapping[str, Any], request: ImportRequest) -> ImportResu
         rules.add(rule, None)
     # After the rules, so that a named rule takes precedence over an unnamed one.
     for column, each, options in described:
-        _enumerated(each, column, rules)
+        if values := [value.take("value") for value in each.parts("enum")]:
+            rules.add_if_new(each, f"{column}_known", {"in": {"column": column, "values": values}})
         if options is not None:
             _bounded(options, column, columns[column], rules)
     part.close()
@@ -73,8 +74,8 @@ def _check(document: Mapping[str, Any], request: ImportRequest) -> None:
     try:
         model.model_validate(document)
     except pydantic.ValidationError as error:
-        found = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3]]
-        what = f"the document does not follow the standard: {'; '.join(found)}"
+        errors = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3]]
+        what = f"the document does not follow the standard: {'; '.join(errors)}"
         raise DeclarationError("bad-document", what, at=at, hint="fix the document") from None
 
 
@@ -244,12 +245,6 @@ def _tags(part: DocumentPart, tags: list[object]) -> list[str] | None:
         else:
             fit.append(tag)
     return fit or None
-
-
-def _enumerated(part: DocumentPart, column: str, rules: ImportedChecks) -> None:
-    values = [each.take("value") for each in part.parts("enum")]
-    if values:
-        rules.add_if_new(part, f"{column}_known", {"in": {"column": column, "values": values}})
 
 
 def _bounded(options: DocumentPart, column: str, keys: Keys, rules: ImportedChecks) -> None:

@@ -53,13 +53,11 @@ def column_type(part: DocumentPart, options: DocumentPart | None) -> str | None:
     sized = _SIZES.get(str(options.values.get("format"))) if options else None
     if options and sized:
         options.take("format")
-    nested = _nested(part, logical)
-    stored = _stored(physical) if physical else None
-    found = nested or stored
-    if found in (None, "timestamp") and logical == "timestamp":
+    type = _nested(part, logical) or (_stored(physical) if physical else None)
+    if type in (None, "timestamp") and logical == "timestamp":
         return "timestamp_ntz" if zoned is False else "timestamp"
-    if found is not None:
-        return _checked(part, found)
+    if type is not None:
+        return _checked(part, type)
     if physical:
         part.warn("physicalType", f"'{physical}' is not a Spark type, so logicalType is used")
     if logical is None:
@@ -76,8 +74,7 @@ def _nested(part: DocumentPart, logical: str | None) -> str | None:
     """Return the type of nested properties. A physical type beside them is redundant."""
     match logical:
         case "object":
-            inside = [(each.text("name"), _below(each)) for each in part.parts("properties")]
-            fields = [f"{name}:{type}" for name, type in inside]
+            fields = [f"{each.text('name')}:{_below(each)}" for each in part.parts("properties")]
             return f"struct<{','.join(fields)}>" if fields else None
         case "array":
             items = part.part("items")

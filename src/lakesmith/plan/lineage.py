@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lakesmith.declare import Source, SqlQuery, Table, TableName, source_text
 from lakesmith.plan.graph import Graph
-from lakesmith.reports import ColumnEdge, Edge, Lineage
+from lakesmith.reports import Edge, Lineage
 from lakesmith.sqlproof.query import column_origins, table_columns
 
 
@@ -44,18 +44,18 @@ def _column_edges(
     tables: Mapping[TableName, Table],
     nodes: Sequence[TableName],
     schemas: Mapping[TableName, Sequence[str]],
-) -> tuple[ColumnEdge, ...]:
+) -> tuple[Edge, ...]:
     known: dict[TableName, Sequence[str]] = dict(schemas)
     chosen = set(nodes)
     needed = chosen.union(*(graph.ancestors(node) for node in nodes)) if nodes else chosen
-    edges: list[ColumnEdge] = []
+    edges: list[Edge] = []
     for node in graph.order:
         query = tables[node].origin
         if node not in needed or not isinstance(query, SqlQuery):
             continue
         if node in chosen:
             edges.extend(
-                ColumnEdge(source=f"{table}.{column}", target=f"{node}.{target}")
+                Edge(source=f"{table}.{column}", target=f"{node}.{target}")
                 for target, origins in column_origins(query, known).items()
                 for table, column in sorted(origins)
                 if table in chosen

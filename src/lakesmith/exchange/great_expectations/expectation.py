@@ -121,8 +121,8 @@ def _reversed(low: object, high: object) -> bool:
     return isinstance(low, str) and isinstance(high, str) and low > high
 
 
-def comparisons(what: str, bounds: Iterable[tuple[str, object]]) -> str:
-    return " AND ".join(f"{what} {sign} {sql_literal(value)}" for sign, value in bounds)
+def comparisons(sql: str, bounds: Iterable[tuple[str, object]]) -> str:
+    return " AND ".join(f"{sql} {sign} {sql_literal(value)}" for sign, value in bounds)
 
 
 def inclusive_bounds(bounds: Sequence[tuple[str, object]]) -> dict[str, object] | None:

@@ -60,8 +60,8 @@ def _java_token(token: str) -> str | None:
 def spark_format(strftime: str) -> str | None:
     """Return the format of Python's `strftime` in Spark's syntax."""
     parts: list[str] = []
-    for found in re.finditer(r"%(.)|([A-Za-z]+)|(')|([^%A-Za-z']+)", strftime, re.DOTALL):
-        directive, letters, quote, others = found.groups()
+    for match in re.finditer(r"%(.)|([A-Za-z]+)|(')|([^%A-Za-z']+)", strftime, re.DOTALL):
+        directive, letters, quote, others = match.groups()
         if directive == "%":
             parts.append("%")
         elif directive:
@@ -72,6 +72,6 @@ def spark_format(strftime: str) -> str | None:
             parts.append(f"'{letters}'" if letters else "''" if quote else others)
     pattern = "".join(parts)
     # These characters have a meaning in Spark's formats.
-    return (
-        None if not pattern or re.search(r"[\[\]{}#]", pattern) or strftime.replace("%%", "").endswith("%") else pattern
-    )
+    if not pattern or re.search(r"[\[\]{}#]", pattern) or strftime.replace("%%", "").endswith("%"):
+        return None
+    return pattern
