@@ -160,11 +160,9 @@ def _workers(session: SparkSession) -> Finding:
     from lakesmith.jvm.cluster import worker_pythons
 
     workers = worker_pythons(session)
-    setups = {(worker.python, worker.pyarrow, worker.numpy) for worker in workers}
+    versions = sorted({(worker.python, worker.pyarrow, worker.numpy) for worker in workers})
     hosts = len({worker.host for worker in workers})
-    found = "; ".join(
-        f"Python {python}, pyarrow {pyarrow}, numpy {numpy}" for python, pyarrow, numpy in sorted(pythons)
-    )
+    found = "; ".join(f"Python {python}, pyarrow {pyarrow}, numpy {numpy}" for python, pyarrow, numpy in versions)
     ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
     ok = all(worker.python.startswith(f"{ours}.") for worker in workers)
     fix = None if ok else f"set spark.pyspark.python to a Python {ours} that all machines have"

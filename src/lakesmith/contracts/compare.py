@@ -68,27 +68,22 @@ def compare_all(
 
 def _compare(table: Table, recorded: PublishedContract | None) -> ContractComparison:
     declared, written = definition_of(table), table.terms.version
-    if recorded is None:
-        return ContractComparison(
-            table=table,
-            declared=declared,
-            recorded=None,
-            differences=(),
-            version=ContractVersion.parse(written) if written else FIRST,
-            acknowledged=False,
-        )
-    same = declared.hash == recorded.definition.hash
-    changed = () if same else differences(recorded.definition, declared)
-    size = size_of(changed, _stricter(table.terms.compatibility, recorded))
-    computed = recorded.version.bumped(size)
-    requested = ContractVersion.parse(written) if written else computed
+    requested = ContractVersion.parse(written) if written else FIRST
+    changes: tuple[Difference, ...] = ()
+    acknowledged, version = False, requested
+    if recorded is not None:
+        if declared.hash != recorded.definition.hash:
+            changes = differences(recorded.definition, declared)
+        size = size_of(changes, _stricter(table.terms.compatibility, recorded))
+        acknowledged = size == "major" and requested.major > recorded.version.major
+        version = max(requested, recorded.version.bumped(size))
     return ContractComparison(
         table=table,
         declared=declared,
         recorded=recorded,
-        differences=changed,
-        version=max(requested, computed),
-        acknowledged=size == "major" and written is not None and requested.major > recorded.version.major,
+        differences=changes,
+        version=version,
+        acknowledged=acknowledged,
     )
 
 

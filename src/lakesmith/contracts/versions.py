@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Size = Literal["major", "minor", "patch"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ContractVersion:
+class ContractVersion(NamedTuple):
     """`major.minor.patch`."""
 
     major: int
@@ -22,12 +20,12 @@ class ContractVersion:
     @staticmethod
     def parse(text: str) -> ContractVersion:
         """Parse a version; missing parts are 0."""
-        return ContractVersion(*parts(text))
+        return ContractVersion(*_parts(text))
 
     def starts_with(self, written: str) -> bool:
         """Whether the version matches a shorter form, such as `2`."""
-        prefix = parts(written)
-        return (self.major, self.minor, self.patch)[: len(prefix)] == prefix
+        prefix = _parts(written)
+        return self[: len(prefix)] == prefix
 
     def bumped(self, size: Size | None) -> ContractVersion:
         """Return the next version after a change of this size."""
@@ -45,5 +43,5 @@ class ContractVersion:
 FIRST = ContractVersion(1)
 
 
-def parts(text: str) -> tuple[int, ...]:
+def _parts(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))

@@ -6,17 +6,7 @@ from dataclasses import fields, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from lakesmith.declare.checks import (
-    BatchSql,
-    Bounds,
-    CheckRule,
-    Limit,
-    Predicate,
-    Reconcile,
-    References,
-    Required,
-    RowSql,
-)
+from lakesmith.declare import checks
 from lakesmith.declare.contract import Contract, Drifts, Terms
 from lakesmith.declare.forms import Form
 from lakesmith.load.check_models import RULE_KEYS
@@ -29,21 +19,21 @@ Keys = dict[str, Any]
 _UNITS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
-def rule_keys(rule: CheckRule) -> tuple[str, Any]:
+def rule_keys(rule: checks.CheckRule) -> tuple[str, Any]:
     """Return the key of a rule and its value."""
     key = RULE_KEYS.get(type(rule), "")
     match rule:
-        case RowSql() | BatchSql():
+        case checks.RowSql() | checks.BatchSql():
             return key, rule.condition
-        case Required():
+        case checks.Required():
             return key, list(rule.columns)
-        case Predicate():
+        case checks.Predicate():
             return key, rule.function
-        case References():
+        case checks.References():
             return key, written_keys(replace(rule, key=() if rule.key == rule.columns else rule.key))
-        case Reconcile():
+        case checks.Reconcile():
             return key, written_keys(replace(rule, theirs="" if rule.theirs == rule.own else rule.theirs))
-        case Bounds():
+        case checks.Bounds():
             at = share_text(float(rule.at)) if rule.at is not None else None
             return rule.of, given(column=rule.column, at=at, min=rule.min, max=rule.max)
         case _:
@@ -111,7 +101,7 @@ def share_text(share: float | None) -> str | None:
     return f"{percent}%" if float(percent) / 100 == share else format(Decimal(repr(share)), "f")
 
 
-def limit_text(limit: Limit | None) -> str | int | None:
+def limit_text(limit: checks.Limit | None) -> str | int | None:
     """Return a tolerance as it is written."""
     if limit is None:
         return None

@@ -6,20 +6,7 @@ from collections.abc import Collection
 from decimal import Decimal
 from typing import Any
 
-from lakesmith.declare.checks import (
-    BatchSql,
-    Check,
-    CheckRule,
-    In,
-    Length,
-    NullRate,
-    Pattern,
-    Range,
-    Required,
-    RowCount,
-    RowSql,
-    Unique,
-)
+from lakesmith.declare import checks
 from lakesmith.declare.spark_type import ArrayType, DecimalType, MapType, SimpleType, SparkType, StructType, parse_type
 from lakesmith.declare.table import Column, Table
 from lakesmith.errors import InfrastructureError
@@ -70,13 +57,13 @@ def odcs_text(table: Table, *, lake: str) -> str:
     rules: dict[str | None, list[Any]] = {None: [], **{column.name: [] for column in table.columns}}
     for column in table.columns:
         if column.check is not None:
-            rule = _row_sql(RowSql(condition=column.check), None)
+            rule = _row_sql(checks.RowSql(condition=column.check), None)
             rules[column.name].append(standard.DataQuality(**rule))
     for check in table.checks:
         column_name, rule = _rule(check, rules)
         rules[column_name].append(rule)
     keys = [column.name for column in table.columns if column.key]
-    properties = [_column(column, table.checks, keys, rules[column.name]) for column in table.columns]
+    properties = [_column(column, table, keys, rules[column.name]) for column in table.columns]
     terms = contract_keys(table.contract, table.terms)
     version = terms.pop("version", None)
     document = standard.OpenDataContractStandard(
@@ -119,10 +106,10 @@ def _freshness(seconds: float | None) -> list[Any] | None:
     return [library().ServiceLevelAgreementProperty(property="freshness", value=value, unit=text[-1])]
 
 
-def _column(column: Column, checks: tuple[Check, ...], keys: list[str], quality: list[Any]) -> Any:
+def _column(column: Column, table: Table, keys: list[str], quality: list[Any]) -> Any:
     # The standard's JSON Schema requires a type, unlike its text.
     typed: dict[str, Any] = _typed(parse_type(column.type)) if column.type else {"logicalType": "string"}
-    options = _options(column, checks, typed["logicalType"]) if column.type else {}
+    options = _options(column, table, typed["logicalType"]) if column.type else {}
     if options:
         typed["logicalTypeOptions"] = {**typed.get("logicalTypeOptions", {}), **options}
     return library().SchemaProperty(
@@ -167,58 +154,58 @@ def _typed(type: SparkType) -> dict[str, Any]:
     return fields | {"physicalType": str(type)}
 
 
-def _options(column: Column, checks: tuple[Check, ...], logical: str) -> dict[str, Any]:
+def _options(column: Column, table: Table, logical: str) -> dict[str, Any]:
     """Return bounds as options of the type. The rule itself is among the quality rules too, with its name."""
     options: dict[str, Any] = {}
-    for check in checks:
+    for check in table.checks:
         rule = check.rule
-        if not isinstance(rule, Range | Length) or rule.column != column.name:
+        if not isinstance(rule, checks.Range | checks.Length) or rule.column != column.name:
             continue
         if check.where or check.on_fail == "warn" or check.fail_above:
             continue
-        least, most = ("minimum", "maximum") if isinstance(rule, Range) else ("minLength", "maxLength")
+        least, most = ("minimum", "maximum") if isinstance(rule, checks.Range) else ("minLength", "maxLength")
         allowed = (str,) if logical in ("date", "timestamp") else (int, Decimal)
         bounds = given(**{least: rule.min, most: rule.max})
         fits = all(isinstance(value, allowed) and not isinstance(value, bool) for value in bounds.values())
-        bounded = ("date", "timestamp", "number", "integer") if isinstance(rule, Range) else ("string",)
+        bounded = ("date", "timestamp", "number", "integer") if isinstance(rule, checks.Range) else ("string",)
         if fits and logical in bounded and least not in options and most not in options:
             options |= bounds
     return options
 
 
-def _rule(check: Check, columns: Collection[str | None]) -> tuple[str | None, Any]:
+def _rule(check: checks.Check, columns: Collection[str | None]) -> tuple[str | None, Any]:
     """Return the check as a rule of the standard, with its column if it has one."""
     rule = check.rule
     custom: dict[str, Any] = {"where": check.where}
     column: str | None = None
     match rule:
         # The standard's metrics apply to all rows.
-        case _ if check.where and not isinstance(rule, RowSql | BatchSql):
+        case _ if check.where and not isinstance(rule, checks.RowSql | checks.BatchSql):
             fields = _custom_rule(rule)
-        case Required(columns=(only,)) if only in columns:
+        case checks.Required(columns=(only,)) if only in columns:
             column, fields = only, _library("nullValues", mustBe=0)
-        case NullRate() if rule.column in columns:
+        case checks.NullRate() if rule.column in columns:
             most = share_text(rule.max) or ""
             share = Decimal(most[:-1]) if most.endswith("%") else Decimal(most) * 100
             column, fields = (
                 rule.column,
                 _library("nullValues", unit="percent", mustBeLessOrEqualTo=exact_number(share)),
             )
-        case In() if rule.column in columns:
+        case checks.In() if rule.column in columns:
             column, fields = rule.column, _library("invalidValues", {"validValues": list(rule.values)}, mustBe=0)
-        case Pattern() if rule.column in columns:
+        case checks.Pattern() if rule.column in columns:
             column, fields = rule.column, _library("invalidValues", {"pattern": rule.matches}, mustBe=0)
-        case Unique():
+        case checks.Unique():
             custom["within"] = rule.within if rule.within != "batch" else None
             if len(rule.columns) == 1 and rule.columns[0] in columns:
                 column, fields = rule.columns[0], _library("duplicateValues", mustBe=0)
             else:
                 fields = _library("duplicateValues", {"properties": list(rule.columns)}, mustBe=0)
-        case RowCount() if rule.change is None:
+        case checks.RowCount() if rule.change is None:
             fields = _library("rowCount", **_bounds(rule))
-        case RowSql():
+        case checks.RowSql():
             fields = _row_sql(rule, check.where)
-        case BatchSql():
+        case checks.BatchSql():
             fields = _batch_sql(rule, check.where)
         case _:
             fields = _custom_rule(rule)
@@ -232,21 +219,21 @@ def _rule(check: Check, columns: Collection[str | None]) -> tuple[str | None, An
     )
 
 
-def _row_sql(rule: RowSql, where: str | None) -> dict[str, Any]:
+def _row_sql(rule: checks.RowSql, where: str | None) -> dict[str, Any]:
     query = row_query(rule.condition, where)
     if row_condition(query, where) != rule.condition:
         return _custom_rule(rule)
     return {"type": "sql", "query": query, "mustBe": 0}
 
 
-def _batch_sql(rule: BatchSql, where: str | None) -> dict[str, Any]:
+def _batch_sql(rule: checks.BatchSql, where: str | None) -> dict[str, Any]:
     query = batch_query(rule.condition, where)
     if batch_condition(query, ("=", True)) != (rule.condition, where):
         return _custom_rule(rule)
     return {"type": "sql", "query": query, "mustBe": True}
 
 
-def _custom_rule(rule: CheckRule) -> dict[str, Any]:
+def _custom_rule(rule: checks.CheckRule) -> dict[str, Any]:
     key, value = rule_keys(rule)
     return {"type": "custom", "engine": VENDOR, "implementation": {key: value}}
 
@@ -255,7 +242,7 @@ def _library(metric: str, arguments: dict[str, Any] | None = None, **fields: Any
     return {"type": "library", "metric": metric, "arguments": arguments, **fields}
 
 
-def _bounds(rule: RowCount) -> dict[str, Any]:
+def _bounds(rule: checks.RowCount) -> dict[str, Any]:
     match rule.min, rule.max:
         case least, most if least == most:
             return {"mustBe": least}

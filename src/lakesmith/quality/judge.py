@@ -10,19 +10,7 @@ from decimal import Decimal, InvalidOperation
 from statistics import fmean, median
 from typing import assert_never
 
-from lakesmith.declare.checks import (
-    Anomaly,
-    BatchSql,
-    Bounds,
-    Distinct,
-    Drift,
-    Freshness,
-    NullRate,
-    Reconcile,
-    RowCount,
-    SchemaIs,
-    Season,
-)
+from lakesmith.declare import checks
 from lakesmith.quality.drift import Distribution, ks, psi
 from lakesmith.quality.measures import Measure
 
@@ -81,30 +69,30 @@ def judge(measure: Measure, measured: Measurements) -> CheckVerdict:
     """Judge one check from the measurements."""
     values = measured.values
     match measure.rule:
-        case BatchSql(condition=condition):
+        case checks.BatchSql(condition=condition):
             observed = ", ".join(f"{sql} = {value}" for sql, value in values.items() if sql != "passes")
             return CheckVerdict(passed=bool(values["passes"]), observed=observed, expected=condition)
-        case Freshness(column=column, within=within):
+        case checks.Freshness(column=column, within=within):
             return _fresh(column, within, values["newest"], measured.pinned_at)
-        case RowCount() as rule:
+        case checks.RowCount() as rule:
             return _counted(rule, int(str(values["rows"])), measured.past)
-        case NullRate(column=column, max=most):
+        case checks.NullRate(column=column, max=most):
             rows, filled = int(str(values["rows"])), int(str(values["filled"]))
             rate = (rows - filled) / rows if rows else 0.0
             expected = f"at most {most:.2%} of {column} NULL"
             return CheckVerdict(passed=rate <= most, observed=f"{rate:.2%}", expected=expected, value=rate)
-        case Distinct() as rule:
+        case checks.Distinct() as rule:
             return _bounded(f"values of {rule.column}", values["value"], rule.min, rule.max)
-        case Bounds() as rule:
+        case checks.Bounds() as rule:
             name = f"{rule.of} {rule.at}" if rule.at is not None else rule.of
             return _bounded(f"{name} of {rule.column}", values["value"], rule.min, rule.max)
-        case Reconcile() as rule:
+        case checks.Reconcile() as rule:
             return _reconciled(rule, values["own"], measured.theirs)
-        case Drift() as rule:
+        case checks.Drift() as rule:
             return _drifted(rule, values, measured.past)
-        case Anomaly() as rule:
+        case checks.Anomaly() as rule:
             return _usual(rule, values["value"], measured)
-        case SchemaIs() as rule:
+        case checks.SchemaIs() as rule:
             return _has_columns(rule, measured.types)
         case _:
             assert_never(measure.rule)
@@ -119,7 +107,7 @@ def _fresh(column: str, within: float, newest: object, pinned_at: int) -> CheckV
     return CheckVerdict(passed=age <= within, observed=f"{when}, {age:,.0f} seconds old", expected=expected, value=age)
 
 
-def _counted(rule: RowCount, rows: int, past: Sequence[PastResult]) -> CheckVerdict:
+def _counted(rule: checks.RowCount, rows: int, past: Sequence[PastResult]) -> CheckVerdict:
     bounds = _bounded("rows", rows, rule.min, rule.max)
     before = [each.value for each in past[: rule.last] if each.value is not None]
     if rule.change is None or not bounds.passed or not before:
@@ -158,7 +146,7 @@ def _number(value: object) -> Decimal | None:
     return number if number.is_finite() else None
 
 
-def _reconciled(rule: Reconcile, own: object, theirs: str | None) -> CheckVerdict:
+def _reconciled(rule: checks.Reconcile, own: object, theirs: str | None) -> CheckVerdict:
     expected = f"{rule.own} = {rule.theirs} of {rule.table}"
     if theirs is None:
         observed = "not judged: the batch recomputes keys from more rows than are new"
@@ -173,7 +161,7 @@ def _reconciled(rule: Reconcile, own: object, theirs: str | None) -> CheckVerdic
     )
 
 
-def _drifted(rule: Drift, values: Mapping[str, object], past: Sequence[PastResult]) -> CheckVerdict:
+def _drifted(rule: checks.Drift, values: Mapping[str, object], past: Sequence[PastResult]) -> CheckVerdict:
     spread = values["spread"]
     now = Distribution.from_metrics(int(str(values["count"])), None if spread is None else str(spread))
     expected = f"{rule.method} of {rule.column} at most {rule.max}"
@@ -193,7 +181,7 @@ def _drifted(rule: Drift, values: Mapping[str, object], past: Sequence[PastResul
     )
 
 
-def _usual(rule: Anomaly, value: object, measured: Measurements) -> CheckVerdict:
+def _usual(rule: checks.Anomaly, value: object, measured: Measurements) -> CheckVerdict:
     expected = f"{rule.of} near its earlier values"
     if value is None:
         return CheckVerdict(passed=False, observed=f"{rule.of} is NULL", expected=expected)
@@ -220,7 +208,7 @@ def _usual(rule: Anomaly, value: object, measured: Measurements) -> CheckVerdict
     )
 
 
-def _same_season(one: datetime, other: datetime, season: Season) -> bool:
+def _same_season(one: datetime, other: datetime, season: checks.Season) -> bool:
     match season:
         case "hour":
             return one.hour == other.hour
@@ -232,7 +220,7 @@ def _same_season(one: datetime, other: datetime, season: Season) -> bool:
             assert_never(season)
 
 
-def _has_columns(rule: SchemaIs, types: Mapping[str, str]) -> CheckVerdict:
+def _has_columns(rule: checks.SchemaIs, types: Mapping[str, str]) -> CheckVerdict:
     low = {name.lower(): type for name, type in types.items()}
     wrong = [f"no {name}" for name in rule.columns if name.lower() not in low]
     wrong += [

@@ -7,21 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from lakesmith.declare import Table
-from lakesmith.declare.checks import (
-    Anomaly,
-    BatchRule,
-    BatchSql,
-    Bounds,
-    Distinct,
-    Drift,
-    Freshness,
-    NullRate,
-    Reconcile,
-    RowCount,
-    SchemaIs,
-    Severity,
-)
+from lakesmith.declare import Table, checks
 from lakesmith.errors import Place
 from lakesmith.sql import quoted
 
@@ -37,8 +23,8 @@ class Measure:
     """A check on all rows of a batch before they are committed."""
 
     name: str
-    rule: BatchRule
-    severity: Severity
+    rule: checks.BatchRule
+    severity: checks.Severity
     where: str | None = None
     """SQL: the check measures only these rows."""
     owner: str | None = None
@@ -48,27 +34,30 @@ class Measure:
     @property
     def shuffles(self) -> bool:
         """The aggregate needs a shuffle."""
-        return isinstance(self.rule, Distinct) and self.rule.exact
+        return isinstance(self.rule, checks.Distinct) and self.rule.exact
 
     @property
     def sketches(self) -> bool:
         """The aggregate is a sketch of one column, which Spark does not compile."""
-        rule = self.rule
-        return not self.where and (
-            isinstance(rule, Drift | Distinct) or (isinstance(rule, Bounds) and rule.of == "quantile")
-        )
+        match self.rule:
+            case checks.Drift() | checks.Distinct() | checks.Bounds(of="quantile"):
+                return not self.where
+            case _:
+                return False
 
     @property
     def uses_history(self) -> bool:
         """The check compares with earlier batches."""
         rule = self.rule
-        return isinstance(rule, Drift | Anomaly) or (isinstance(rule, RowCount) and rule.change is not None)
+        if isinstance(rule, checks.RowCount):
+            return rule.change is not None
+        return isinstance(rule, checks.Drift | checks.Anomaly)
 
     @property
     def filters_rows(self) -> bool:
         """Its aggregates cannot be restricted to some rows, so the rows must be filtered first."""
         match self.rule:
-            case BatchSql(condition=sql) | Anomaly(of=sql) | Reconcile(own=sql):
+            case checks.BatchSql(condition=sql) | checks.Anomaly(of=sql) | checks.Reconcile(own=sql):
                 return not can_be_narrowed(sql)
             case _:
                 return False
@@ -81,31 +70,31 @@ class Measure:
             return _only(quoted(column), where)
 
         match self.rule:
-            case BatchSql(condition=condition):
+            case checks.BatchSql(condition=condition):
                 values = {text: f"CAST({sql} AS string)" for text, sql in aggregates(condition, where).items()}
                 return {"passes": f"coalesce({narrowed(condition, where)}, false)", **values}
-            case Anomaly(of=of):
+            case checks.Anomaly(of=of):
                 return {"value": f"CAST({narrowed(of, where)} AS double)"}
-            case Freshness(column=column):
+            case checks.Freshness(column=column):
                 return {"newest": f"unix_millis(max(CAST({value_of(column)} AS timestamp)))"}
-            case RowCount():
+            case checks.RowCount():
                 return {"rows": f"count({_only('1', where)})"}
-            case NullRate(column=column):
+            case checks.NullRate(column=column):
                 return {"rows": f"count({_only('1', where)})", "filled": f"count({value_of(column)})"}
-            case Distinct(column=column, exact=exact):
+            case checks.Distinct(column=column, exact=exact):
                 counted = "count(DISTINCT {})" if exact else "approx_count_distinct({}, 0.02)"
                 return {"value": counted.format(value_of(column))}
-            case Bounds(of="quantile", column=column, at=at):
+            case checks.Bounds(of="quantile", column=column, at=at):
                 return {"value": f"CAST(percentile_approx({value_of(column)}, {at}) AS string)"}
-            case Bounds(of=of, column=column):
+            case checks.Bounds(of=of, column=column):
                 function = "sum" if of == "sum" else "avg"
                 return {"value": f"CAST({function}({value_of(column)}) AS string)"}
-            case Reconcile(own=own):
+            case checks.Reconcile(own=own):
                 return {"own": f"CAST({narrowed(own, where)} AS string)"}
-            case Drift(column=column):
+            case checks.Drift(column=column):
                 spread = _distribution(column, types.get(column.lower(), ""), where)
                 return {"count": f"count({value_of(column)})", "spread": spread}
-            case SchemaIs():
+            case checks.SchemaIs():
                 return {}
             case _:
                 assert_never(self.rule)
