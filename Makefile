@@ -11,7 +11,7 @@ PYTEST := $(BIN)/pytest -q -n 2 --dist worksteal
 
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup servers demo demo-connect demo-cluster test test-pure test-spark verify matrix lint format bench chaos fuzz wheel log-store jars-lock relock clean
+.PHONY: setup servers demo demo-s3 demo-connect demo-cluster test test-pure test-spark verify matrix lint format bench chaos fuzz wheel log-store jars-lock relock clean
 
 setup: $(VENV)/.installed
 	@$(BIN)/python -m lakesmith.jvm.setup
@@ -35,8 +35,8 @@ servers: setup
 demo: setup
 	@$(BIN)/python examples/shop/demo.py
 
-# The shop on a Spark Connect server and on a cluster, each compared with the local result.
-demo-connect demo-cluster: setup
+# The shop on an S3 server, on a Spark Connect server and on a cluster with S3, each compared with the local result.
+demo-s3 demo-connect demo-cluster: setup
 	@$(BIN)/python -m tests.servers.demo $(@:demo-%=%)
 
 test: lint test-pure test-spark

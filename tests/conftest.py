@@ -42,7 +42,7 @@ pytest_plugins = ["tests.durations", *(f"tests.servers.{name}" for name in _SERV
 def shared_spark() -> Iterator[SparkSession]:
     """One Spark for all tests of a process."""
     # Tests run many small batches, for which the optimising compiler costs more time than it saves.
-    session = open_session("tests", {}, ("delta", "kafka", "iceberg", "postgresql"), brief=True)
+    session = open_session("tests", {}, ("delta", "kafka", "iceberg", "postgresql", "s3"), brief=True)
     yield session
     close_session(session)
 

@@ -169,7 +169,7 @@ def test_the_probe_rejects_a_store_that_ignores_put_conditions(proxy: HttpProxy,
     assert storage.probe() is None
     proxy.fail("unconditional", "PUT", times=-1)
     assert "two writers of one file both succeeded" in str(storage.probe())
-    assert len(proxy.failed) == 2
+    assert len(proxy.failed) >= 2
 
 
 @pytest.mark.parametrize("failure", ["expired", "expired token"])

@@ -427,11 +427,11 @@ LAKE = {
         2,
         "default_environment: a",
     ),
-    "a warehouse at a URL": (
-        ENVIRONMENTS + "  dev: {warehouse: 's3://lake/warehouse'}\n",
+    "a warehouse that can only be a landing zone": (
+        ENVIRONMENTS + "  dev: {warehouse: 'sftp://lake/warehouse'}\n",
         "unknown-storage",
         3,
-        "local disk",
+        "use a folder, or one of s3://, s3a://, az://, abfs://, abfss://",
     ),
     "a warehouse that leaves its root": (
         ENVIRONMENTS + "  dev: {warehouse: ../x}\n",

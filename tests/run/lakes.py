@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from tests.servers.s3 import S3Server
 
 from lakesmith import failpoints
 from lakesmith.lake import Lake
 from lakesmith.records import StepRecord
 from lakesmith.reports import RunReport
+from lakesmith.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,6 +72,8 @@ class Written:
         return path
 
     def lake(self) -> Lake:
+        if place.server is not None:
+            move_to_bucket(self, place.server)
         return Lake.open(self.folder)
 
     def run(
@@ -89,6 +96,40 @@ class Written:
 
     def version(self, table: str) -> int | None:
         return next(status.version for status in self.lake().status() if status.table == table)
+
+
+@dataclass
+class Place:
+    """Where the warehouses of the current test are: in buckets of a server, or in the folders of the lakes."""
+
+    server: S3Server | None = None
+
+
+place = Place()
+
+
+def move_to_bucket(lake: Written, server: S3Server) -> None:
+    """Move the lake's warehouse into a bucket. Its folder stays as a link, by which a test sees and changes files."""
+    folder = lake.folder / ".lakesmith" / "warehouse"
+    declared = lake.folder / "lakesmith.yml"
+    environment = yaml.safe_load(declared.read_text())
+    if not folder.is_symlink():
+        bucket = server.bucket()
+        if folder.exists():
+            shutil.move(folder, server.folder / bucket / "warehouse")
+        else:
+            (server.folder / bucket / "warehouse").mkdir()
+            folder.parent.mkdir(exist_ok=True)
+        folder.symlink_to(server.folder / bucket / "warehouse")
+    bucket = folder.resolve().parent.name
+    url = f"s3://{bucket}"
+    here = environment.setdefault("environments", {}).setdefault("dev", {})
+    if "warehouse" not in here:
+        here |= {"warehouse": f"{url}/warehouse", "storage": {url: server.settings()}}
+        declared.write_text(yaml.safe_dump(environment))
+        hadoop: Any = lake.spark.sparkContext._jsc
+        for name, value in open_store(url, {url: server.settings()}).engine("spark").settings.items():
+            hadoop.hadoopConfiguration().set(name.removeprefix("spark.hadoop."), value)
 
 
 ORDERS = {

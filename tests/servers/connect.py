@@ -68,11 +68,11 @@ def start_connect(folder: Path, **settings: str) -> tuple[ConnectServer, subproc
 
 
 def bare_python(folder: Path) -> Path:
-    """A Python with PyArrow, NumPy and no other package, as on a machine of a cluster."""
+    """A Python with PyArrow, NumPy and the client of object stores only, as on a machine of a cluster."""
     packages = folder / "packages"
     packages.mkdir()
     installed = Path(pyarrow.__file__).parents[1]
-    for name in ("pyarrow*", "numpy*"):
+    for name in ("pyarrow*", "numpy*", "obstore*"):
         for found in installed.glob(name):
             (packages / found.name).symlink_to(found)
     script = folder / "python"

@@ -39,10 +39,10 @@ class S3Server:
 @pytest.fixture(scope="session")
 def s3() -> S3Server:
     """One server for the whole test run; each test has its own bucket."""
-    return shared("s3", _start)
+    return shared("s3", start_s3)
 
 
-def _start(folder: Path) -> tuple[S3Server, subprocess.Popen[bytes]]:
+def start_s3(folder: Path) -> tuple[S3Server, subprocess.Popen[bytes]]:
     buckets, users = folder / "buckets", folder / "users"
     buckets.mkdir()
     users.mkdir()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.servers.cluster import Cluster, kill, standalone
-from tests.servers.demo import copy_shop, differences, run_days
+from tests.servers.demo import Place, differences, run_days
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.verify]
 
@@ -34,13 +34,13 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def test_the_shop_is_what_a_local_spark_makes_of_it_although_a_worker_is_killed(
     tmp_path: Path, cluster: Cluster
 ) -> None:
-    near, far = copy_shop(tmp_path / "near", {}), copy_shop(tmp_path / "far", cluster.settings())
+    near, far = Place().shop(tmp_path / "near"), Place(spark=cluster.settings()).shop(tmp_path / "far")
     run_days(near)
     killer = threading.Timer(25, kill, cluster.workers[:1])
     killer.start()
     run_days(far)
     killer.join()
-    assert differences(near, far) == []
+    assert differences(near.folder, far.folder) == []
 
 
 @pytest.mark.timeout(900)
@@ -48,7 +48,7 @@ def test_a_warehouse_that_executors_do_not_see_is_refused(tmp_path: Path) -> Non
     hidden = tmp_path / "far"
     hidden.mkdir()
     with standalone(tmp_path / "spark", hidden=[hidden]) as cluster:
-        shop = copy_shop(hidden / "shop", cluster.settings())
+        shop = Place(spark=cluster.settings()).shop(hidden / "shop").folder
         (shop / "landing" / "customers").mkdir(parents=True)
         (shop / "landing" / "customers" / "1.csv").write_text("customer_id,name\n1,x\n")
         code, report = lakesmith(shop, "run", "--select", "bronze.customers")

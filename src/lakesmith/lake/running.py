@@ -265,7 +265,7 @@ def _check_commit_point(lake: OpenLake) -> None:
         raise InfrastructureError(
             "no-put-if-absent",
             wrong,
-            hint="use a warehouse on a local disk that this user may write to and that has hard links",
+            hint="use a local disk with hard links, or an object store that honours conditional writes (If-None-Match)",
         )
 
 

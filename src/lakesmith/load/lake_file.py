@@ -25,6 +25,8 @@ LAKE_FILE = "lakesmith.yml"
 _WITH_SECRETS = ("storage", "connections")
 _OPTIONS = (".extraJavaOptions", ".defaultJavaOptions")
 """Suffixes of settings that become JVM options."""
+_WITH_TABLES = ("file", "s3", "s3a", "az", "abfs", "abfss")
+"""Schemes of stores that can hold tables. Spark's connector for gs:// is not among the jars."""
 _SHORT_KEYS = {"master": "spark.master", "remote": "spark.remote"}
 """Where Spark runs, in short."""
 _OF_SERVER = (
@@ -213,9 +215,10 @@ class LakeFile:
             self.problems.append(DeclarationError(code, f"{shown}: {what}", at=at, hint=hint))
             return self.folder
         if is_url(path):
-            if key == "warehouse" and not path.startswith("file://"):
-                hint = "use a folder on local disk; source files may be in a remote store"
-                what = "a warehouse at a URL is not supported"
+            scheme = path.partition("://")[0].lower()
+            if key == "warehouse" and scheme not in _WITH_TABLES:
+                hint = f"use a folder, or one of {', '.join(f'{each}://' for each in _WITH_TABLES[1:])}"
+                what = f"a warehouse cannot be at {scheme}://"
                 self.problems.append(DeclarationError("unknown-storage", what, at=at, hint=hint))
             return path.rstrip("/")
         found = os.path.normpath(os.path.join(self.folder, os.path.expanduser(path)))

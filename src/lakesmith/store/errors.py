@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.ports import ObjectFact, Store
@@ -43,12 +44,16 @@ def unconfirmed(location: str, size: int | None, found: ObjectFact | None) -> In
     )
 
 
-def probe_put_if_absent(store: Store) -> str | None:
-    """Test put-if-absent in the store; return what is wrong with it, or None."""
+def probe_put_if_absent(store: Store, writers: int = 1) -> str | None:
+    """Test put-if-absent in the store, with writers at the same time and a later one; return what is wrong, or None."""
     key = f"_lakesmith/probe/{uuid.uuid4().hex}"
-    if not store.put_if_absent(key, b"first"):
+    contents = [f"writer {number}".encode() for number in range(writers)]
+    with ThreadPoolExecutor(writers) as pool:
+        created = list(pool.map(lambda content: store.put_if_absent(key, content), contents))
+    if not any(created):
         return f"{store.url}: a new file was reported as existing"
-    if store.put_if_absent(key, b"second") or store.read(key) != b"first":
+    winner = contents[created.index(True)]
+    if created.count(True) > 1 or store.put_if_absent(key, b"later") or store.read(key) != winner:
         return f"{store.url}: two writers of one file both succeeded"
     store.delete([key])
     return None

@@ -44,6 +44,8 @@ _MAX_PARTS = 9000
 _LARGEST_COPY = 5 * 1024**3
 """The largest file that S3 copies in one request."""
 _CHUNK = 4 * 1024 * 1024
+_RACING = 4
+"""The writers of a probe: some stores honour conditions only when requests come one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +362,7 @@ class ObjectStore:
 
     def probe(self) -> str | None:
         try:
-            return probe_put_if_absent(self)
+            return probe_put_if_absent(self, _RACING)
         except InfrastructureError as error:
             return error.what
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from lakesmith.declare.spark_type import read_schema
@@ -35,7 +34,11 @@ def read_facts(folder: TableFolder, flow: str) -> TableFacts | None:
 def _facts_of(table: DeltaTable, folder: TableFolder, flow: str) -> TableFacts:
     metadata = table.metadata()
     version = table.version()
-    newest = next(read_commits(folder, version), None)
+    recent = read_commits(folder, version)
+    newest = last = next(recent, None)
+    maintenance = 0
+    while last is not None and is_maintenance(last):
+        maintenance, last = maintenance + 1, next(recent, None)
     adds = table.get_add_actions(flatten=True)
     return TableFacts(
         folder=folder,
@@ -48,10 +51,11 @@ def _facts_of(table: DeltaTable, folder: TableFolder, flow: str) -> TableFacts:
         files=adds.num_rows,
         committed_at=newest.committed_at if newest else _log_modified_at(folder),
         oldest=_oldest_commit(folder),
-        sequence=table.transaction_version(flow) or 0,
+        # delta-rs reads the log again to find it.
+        sequence=(newest and newest.sequences.get(flow)) or table.transaction_version(flow) or 0,
         change_feed=_has_feed(table),
         widened=is_widened(table),
-        maintenance_commits=sum(1 for _ in takewhile(is_maintenance, read_commits(folder, version))),
+        maintenance_commits=maintenance,
     )
 
 

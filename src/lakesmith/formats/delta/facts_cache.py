@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lakesmith.cache import read_cache, write_cache
-from lakesmith.formats.delta.log_files import LOG, LOG_FILE, commit_name
+from lakesmith.formats.delta.log_files import LOG, commit_etags, commit_name
 from lakesmith.ports import ColumnFact, TableFacts, TableFolder
 
 if TYPE_CHECKING:
@@ -51,13 +51,14 @@ class FactsCache:
     def save(self) -> None:
         """Write the cache to its file when it has changed."""
         if self._changed:
-            write_cache(self._file, self._entries, default=datetime.isoformat)
+            write_cache(self._file, self._entries)
             self._changed = False
 
 
 def _fields(facts: TableFacts) -> dict[str, Any]:
     found = {field.name: getattr(facts, field.name) for field in dataclasses.fields(facts)}
-    return {**found, "columns": [dataclasses.asdict(column) for column in facts.columns]}
+    columns = [dataclasses.asdict(column) for column in facts.columns]
+    return {**found, "columns": columns, "committed_at": facts.committed_at.isoformat()}
 
 
 def _decode(stored: object, folder: TableFolder) -> TableFacts:
@@ -77,11 +78,8 @@ def _decode(stored: object, folder: TableFolder) -> TableFacts:
 def _log_end(folder: TableFolder, version: int) -> list[object] | None:
     """The end of the log, for a comparison; None where the version is not the newest."""
     if folder.disk is None:
-        files = list(folder.list(f"{LOG}/", after=f"{LOG}/{version:020}"))
-        names = (LOG_FILE.fullmatch(file.key, len(LOG) + 1) for file in files)
-        if max((int(name[1]) for name in names if name and name["commit"]), default=-1) != version:
-            return None
-        return [[file.key, file.etag] for file in files]
+        etags = commit_etags(folder, version)
+        return [etags[version]] if max(etags, default=-1) == version else None
     changed, newest = folder.disk.folder_changed(folder.key(LOG)), folder.stat(commit_name(version))
     if newest is None or folder.stat(commit_name(version + 1)) is not None:
         return None

@@ -99,6 +99,15 @@ def _listing(files: Iterable[ObjectFact]) -> LogListing:
     return LogListing(frozenset(commits), tuple(checkpoints), tuple(version_checksums))
 
 
+def commit_etags(folder: TableFolder, since: int) -> dict[int, str]:
+    """The etags of the commits from a version on, found with one listing."""
+    files = (
+        (LOG_FILE.fullmatch(file.key, len(LOG) + 1), file)
+        for file in folder.list(_NUMBERED, after=f"{LOG}/{since:020}")
+    )
+    return {int(name[1]): file.etag for name, file in files if name and name["commit"]}
+
+
 def delta_table(folder: TableFolder, version: int | None = None) -> DeltaTable:
     """The table as delta-rs opens it. Its log is not checked for corruption."""
     from deltalake import DeltaTable
