@@ -1,7 +1,7 @@
 """Python declarations: decorators and constructors that only record their arguments and their place.
 
 Nothing is validated here. `lakesmith.load` turns the arguments into the same nodes as YAML, so the same rules and
-errors apply.
+errors apply. A constructor's parameters are the keys of YAML, so it records `locals()`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,6 @@ class WrittenTable:
 
 
 _collected: ContextVar[list[WrittenTable] | None] = ContextVar("collected", default=None)
-
-
 _placed: ContextVar[Place | None] = ContextVar("placed", default=None)
 
 
@@ -105,21 +103,11 @@ def table(
 
     The table has the function's name unless `name` is given.
     """
-    keys = {
-        "source": source,
-        "load": load,
-        "contract": contract,
-        "columns": columns,
-        "checks": checks,
-        "quarantine": quarantine,
-        "owner": owner,
-        "description": description,
-        "tags": tags,
-        "freshness": freshness,
-        "enabled": enabled,
-    }
-    written_keys = {key: value for key, value in keys.items() if value is not None}
-    written = WrittenTable(layer=layer, name=name, keys=written_keys, rowwise=rowwise, at=_caller())
+    arguments = dict(locals())
+    for other in ("name", "layer", "rowwise"):
+        del arguments[other]
+    keys = {key: value for key, value in arguments.items() if value is not None}
+    written = WrittenTable(layer=layer, name=name, keys=keys, rowwise=rowwise, at=_caller())
     tables = _collected.get()
     if tables is not None:
         tables.append(written)
@@ -152,21 +140,7 @@ def files(
     envelope: Envelope | None = None,
 ) -> Written:
     """Files that arrive in a landing zone, each read exactly once."""
-    keys = {
-        "files": files,
-        "format": format,
-        "delimiter": delimiter,
-        "encoding": encoding,
-        "timezone": timezone,
-        "row_tag": row_tag,
-        "max_files": max_files,
-        "max_bytes": max_bytes,
-        "archive": archive,
-        "listing": listing,
-        "symlinks": symlinks,
-        "envelope": envelope,
-    }
-    return Written(keys=keys, at=_caller())
+    return Written(keys=dict(locals()), at=_caller())
 
 
 def kafka(
@@ -182,18 +156,8 @@ def kafka(
     envelope: Envelope | None = None,
 ) -> Written:
     """A topic. Each record is read exactly once."""
-    keys = {
-        "kafka": topic,
-        "connection": connection,
-        "values": values,
-        "subject": subject,
-        "starting": starting,
-        "incompatible": incompatible,
-        "max_rows": max_rows,
-        "timezone": timezone,
-        "envelope": envelope,
-    }
-    return Written(keys=keys, at=_caller())
+    options = dict(locals())
+    return Written(keys={"kafka": options.pop("topic"), **options}, at=_caller())
 
 
 def jdbc(
@@ -206,15 +170,8 @@ def jdbc(
     partitions: int | None = None,
 ) -> Written:
     """A table of a database: all of it each time, or the new rows by a watermark column."""
-    keys = {
-        "jdbc": table,
-        "connection": connection,
-        "watermark": watermark,
-        "overlap": overlap,
-        "partition_by": partition_by,
-        "partitions": partitions,
-    }
-    return Written(keys=keys, at=_caller())
+    options = dict(locals())
+    return Written(keys={"jdbc": options.pop("table"), **options}, at=_caller())
 
 
 def other_table(location: str, *, format: TableKind | None = None) -> Written:
@@ -231,7 +188,7 @@ def append(
     *, dedup: str | Sequence[str] | None = None, by: str | None = None, within: str | None = None
 ) -> Written | Literal["append"]:
     """Every new row of the input is added, once; with `dedup`, one of several duplicates."""
-    keys = {"dedup": dedup, "by": by, "within": within}
+    keys = dict(locals())
     if all(value is None for value in keys.values()):
         return "append"
     return _load("append", keys, _caller())
@@ -251,8 +208,7 @@ def merge(
     update: str | Sequence[str] | None = None,
 ) -> Written:
     """One row per key, the latest by `order_by`."""
-    keys = {"key": key, "order_by": order_by, "delete": delete, "soft_delete": soft_delete, "update": update}
-    return _load("merge", keys, _caller())
+    return _load("merge", dict(locals()), _caller())
 
 
 def scd2(
@@ -264,8 +220,7 @@ def scd2(
     ignore: str | Sequence[str] | None = None,
 ) -> Written:
     """Every version of a key, with the time from which and until which it was valid."""
-    keys = {"key": key, "order_by": order_by, "delete": delete, "track": track, "ignore": ignore}
-    return _load("scd2", keys, _caller())
+    return _load("scd2", dict(locals()), _caller())
 
 
 def changes(
@@ -277,8 +232,7 @@ def changes(
     previous_key: Mapping[str, str] | None = None,
 ) -> Written:
     """The current state after applying a stream of changes from another database."""
-    keys = {"key": key, "order_by": order_by, "op": op, "amounts": amounts, "previous_key": previous_key}
-    return _load("changes", keys, _caller())
+    return _load("changes", dict(locals()), _caller())
 
 
 def snapshot(
@@ -291,13 +245,12 @@ def snapshot(
     max_shrink: float | str | None = None,
 ) -> Written:
     """Full extracts, each compared with the one before."""
-    keys = {"key": key, "taken": taken, "into": into, "track": track, "ignore": ignore, "max_shrink": max_shrink}
-    return _load("snapshot", keys, _caller())
+    return _load("snapshot", dict(locals()), _caller())
 
 
 def replace_partitions(by: str, *, same_as: str | None = None) -> Written:
     """Only the partitions that the input's changes affect are rebuilt."""
-    return _load("replace_partitions", {"by": by, "same_as": same_as}, _caller())
+    return _load("replace_partitions", dict(locals()), _caller())
 
 
 def column(
@@ -316,20 +269,8 @@ def column(
     timezone: str | None = None,
 ) -> Written:
     """The contract of one column."""
-    keys = {
-        "type": type,
-        "required": required,
-        "check": check,
-        "key": key,
-        "unique": unique,
-        "tags": tags,
-        "description": description,
-        "since": since,
-        "deprecated": deprecated,
-        "currency": currency,
-        "timezone": timezone,
-    }
-    return Written(name=name, keys=keys, at=_caller())
+    keys = dict(locals())
+    return Written(name=keys.pop("name"), keys=keys, at=_caller())
 
 
 def check(
@@ -345,16 +286,9 @@ def check(
 ) -> Written:
     """A rule with a severity: `where` for each row, `expect` for the whole batch, or one of the others as `rule`:
     `{"range": {"column": "amount", "min": 0}}`."""
-    keys = {
-        **(rule or {}),
-        "where": where,
-        "expect": expect,
-        "on_fail": on_fail,
-        "fail_above": fail_above,
-        "owner": owner,
-        "description": description,
-    }
-    return Written(name=name, keys=keys, at=_caller())
+    keys = dict(locals())
+    del keys["name"], keys["rule"]
+    return Written(name=name, keys={**(rule or {}), **keys}, at=_caller())
 
 
 def _load(word: str, keys: Mapping[str, object], at: Place) -> Written:
