@@ -21,6 +21,7 @@ EXITS = {
     "InvalidText": 2,
     "Fault": 2,
     "_problem": 2,
+    "add_error": 2,
     # A context that turns exceptions of Spark into an InfrastructureError.
     "_described_as": 4,
 }

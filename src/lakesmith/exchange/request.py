@@ -12,6 +12,7 @@ from lakesmith.load.check_models import ContractBlock
 from lakesmith.load.checks import read_check, read_terms
 from lakesmith.load.decode import Decoder
 from lakesmith.load.models import TableBlock
+from lakesmith.load.problems import ProblemList
 from lakesmith.load.variables import Variables
 from lakesmith.load.yaml_text import read_yaml
 from lakesmith.load.yaml_writer import yaml_table
@@ -59,7 +60,7 @@ def declaration_file(name: TableName, keys: Keys, warnings: list[str]) -> Import
 
 def loader_problems(keys: Keys) -> list[LakesmithError]:
     """Return the loader's errors for a part of a table."""
-    problems: list[LakesmithError] = []
+    problems = ProblemList()
     node = read_yaml(yaml_table(keys), "the document")
     assert node is not None
     block = Decoder(variables=Variables(folder=""), problems=problems).block(TableBlock, node, "the table")

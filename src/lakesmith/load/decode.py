@@ -10,12 +10,12 @@ from typing import Final, assert_never, cast
 
 from lakesmith.declare.checks import Limit
 from lakesmith.declare.forms import Excludes, Form, NamesFrom, Needs, Relation
-from lakesmith.declare.names import TableName
-from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean
+from lakesmith.errors import Place, did_you_mean
 from lakesmith.load import field_types
 from lakesmith.load.field_types import B, Block, FieldType, keys_of
 from lakesmith.load.invalid_text import InvalidText
 from lakesmith.load.nodes import BOOLEANS, Entries, Items, Node, Scalar
+from lakesmith.load.problems import ProblemList
 from lakesmith.load.rules import RULES
 from lakesmith.load.variables import Variables
 
@@ -43,14 +43,11 @@ class Decoder:
     """Decodes nodes by the field types of a model, with the variables in scope."""
 
     variables: Variables
-    problems: list[LakesmithError]
+    problems: ProblemList
 
-    def block(self, model: type[B], node: Node, label: str, table: TableName | None = None) -> B | None:
+    def block(self, model: type[B], node: Node, label: str) -> B | None:
         """Return the block, or None when a required key is missing or the node is not a mapping."""
-        found = len(self.problems)
         value = self._block(field_types.Blocks(model), node, label)
-        for problem in self.problems[found:] if table else ():
-            problem.table = str(table)
         return None if isinstance(value, _Undecoded) else cast(B, value)
 
     def value(self, kind: FieldType, node: Node, label: str) -> object:
@@ -58,18 +55,10 @@ class Decoder:
         match kind:
             case Form.SETTING:
                 return self._setting(node, label)
-            case Form.NUMBER:
-                return self._number(node, label)
-            case Form.SHARE:
-                return self._share(node, label)
             case Form.VALUE:
                 return self._any(node, label)
-            case Form.AMOUNT:
-                return self._amount(node, label)
-            case Form.LIMIT:
-                return self._limit(node, label)
-            case Form.BOOLEAN:
-                return self._boolean(node, label)
+            case Form() if kind in _UNQUOTED:
+                return self._unquoted(kind, node, label)
             case Form():
                 return self._text(kind, node, label)
             case field_types.Words():
@@ -98,14 +87,16 @@ class Decoder:
                 return UNDECODED
             return kind.make(node.at, {kind.short: node.at}, {kind.short: short})
         if not isinstance(node, Entries):
-            expected = f"{_listed(keys)} with values"
-            return self._mistyped(node, label, expected, f"{label}: {{{next(iter(keys))}: …}}")
+            return self._mistyped(node, label, f"{', '.join(keys)} with values", f"{label}: {{{next(iter(keys))}: …}}")
         places: dict[str, Place] = {}
         values: dict[str, object] = {}
         for key, item in self._unique(node):
             name = key.text
             if name not in keys:
-                self._problem(key.at, "unknown-key", f"'{_shown(name)}' is not a key of {label}", _key_hint(name, keys))
+                hint = did_you_mean(name, keys, label="keys")
+                if name == "<<":
+                    hint = "YAML merge keys are not supported; write the keys out, or use `defaults` in lakesmith.yml"
+                self._problem(key.at, "unknown-key", f"'{_shown(name)}' is not a key of {label}", hint)
                 continue
             places[name] = key.at
             value = self.value(keys[name].kind, item, name)
@@ -113,14 +104,12 @@ class Decoder:
                 values[name] = value
         missing = [name for name, key in keys.items() if key.required and name not in places]
         for name in missing:
+            about = keys[name].about
             self._problem(
-                node.at,
-                "missing-key",
-                f"{label} needs the key '{name}'",
-                f"{name}: {_first(keys[name].about)}",
+                node.at, "missing-key", f"{label} needs the key '{name}'", f"{name}: {about[0].lower()}{about[1:]}"
             )
         if kind.one_key and len(node.entries) != 1:
-            self._problem(node.at, "one-of", f"{label} needs exactly one key", f"write one of {_listed(keys)}")
+            self._problem(node.at, "one-of", f"{label} needs exactly one key", f"write one of {', '.join(keys)}")
         if any(key.required and name not in values for name, key in keys.items()):
             return UNDECODED
         for name, at in places.items():
@@ -180,12 +169,8 @@ class Decoder:
                 entries.append((key, item))
                 continue
             duplicate = "" if before.text == key.text else f" of '{_shown(before.text)}'"
-            self._problem(
-                key.at,
-                "duplicate-key",
-                f"'{_shown(key.text)}' is a duplicate{duplicate}; the first is on line {before.at.line}",
-                "remove one of the two",
-            )
+            what = f"'{_shown(key.text)}' is a duplicate{duplicate}; the first is on line {before.at.line}"
+            self._problem(key.at, "duplicate-key", what, "remove one of the two")
         return entries
 
     def _list(self, kind: field_types.Lists, node: Node, label: str) -> object:
@@ -226,13 +211,8 @@ class Decoder:
             return self._mistyped(node, label, "text", f"write {label}: followed by text")
         if node.sort != "text":
             # The text is not shown: it may be a secret.
-            read_as = _READ_AS[node.sort]
-            return self._problem(
-                node.at,
-                "needs-quotes",
-                f"{label} must be text, but YAML can read it as {read_as}",
-                "write it in quotes",
-            )
+            what = f"{label} must be text, but YAML can read it as {_READ_AS[node.sort]}"
+            return self._problem(node.at, "needs-quotes", what, "write it in quotes")
         return self._checked(node.at, label, lambda: self.variables.setting(node.text))
 
     def _filled(self, node: Node, label: str, expected: str) -> object:
@@ -246,35 +226,9 @@ class Decoder:
         if not isinstance(node, Scalar) or node.sort == "null" or (node.sort == "other" and " " in node.text):
             return self._mistyped(node, label, expected, f"write {label}: followed by {expected}")
         if node.sort != "text":
-            return self._problem(
-                node.at,
-                "needs-quotes",
-                f"{label} must be {expected}, but YAML can read {_shown(node.text)} as {_READ_AS[node.sort]}",
-                f'write it in quotes: "{_shown(node.text)}"',
-            )
+            what = f"{label} must be {expected}, but YAML can read {_shown(node.text)} as {_READ_AS[node.sort]}"
+            return self._problem(node.at, "needs-quotes", what, f'write it in quotes: "{_shown(node.text)}"')
         return node
-
-    def _number(self, node: Node, label: str) -> object:
-        text = self._variable_text(node, label)
-        if isinstance(text, _Undecoded):
-            return text
-        if text is None or not _WHOLE.fullmatch(text) or int(text) < 1:
-            return self._mistyped(node, label, "a whole number of at least 1", f"write it without quotes: {label}: 4")
-        return int(text)
-
-    def _share(self, node: Node, label: str) -> object:
-        text = self._variable_text(node, label)
-        if isinstance(text, _Undecoded):
-            return text
-        if text is None and isinstance(node, Scalar) and node.text.endswith("%"):
-            text = node.text
-        match = _SHARE.fullmatch(text or "")
-        share = float(match[1]) / (100 if match[2] else 1) if match and match[1] else None
-        if share is None or not 0 < share < 1:
-            return self._mistyped(
-                node, label, "a fraction between 0 and 1, or a percentage", f"{label}: 20%, or {label}: 0.2"
-            )
-        return share
 
     def _any(self, node: Node, label: str) -> object:
         if isinstance(node, Scalar) and node.sort in ("number", "boolean"):
@@ -286,31 +240,18 @@ class Decoder:
             return node.text
         return self._filled(node, label, "a value")
 
-    def _amount(self, node: Node, label: str) -> object:
+    def _unquoted(self, form: Form, node: Node, label: str) -> object:
+        """Return a number, a share or a boolean, which is written without quotes or filled in from a variable."""
         text = self._variable_text(node, label)
         if isinstance(text, _Undecoded):
             return text
-        number = _number_of(text or "")
-        if number is None:
-            return self._mistyped(node, label, "a number", f"write it without quotes: {label}: 0.5")
-        return number
-
-    def _limit(self, node: Node, label: str) -> object:
-        text = self._variable_text(node, label)
-        if isinstance(text, _Undecoded):
-            return text
-        if text is not None and _WHOLE.fullmatch(text):
-            return Limit(rows=int(text))
-        share = self._share(node, label)
-        return Limit(share=share) if isinstance(share, float) else share
-
-    def _boolean(self, node: Node, label: str) -> object:
-        text = self._variable_text(node, label)
-        if isinstance(text, _Undecoded):
-            return text
-        if text is None or text not in BOOLEANS:
-            return self._mistyped(node, label, "true or false", f"write it without quotes: {label}: true")
-        return BOOLEANS[text]
+        read, expected, example = _UNQUOTED[form]
+        if text is None and read in (_share_of, _limit_of) and isinstance(node, Scalar) and node.text.endswith("%"):
+            text = node.text
+        value = None if text is None else read(text)
+        if value is None:
+            return self._mistyped(node, label, expected, example.format(label=label))
+        return value
 
     def _variable_text(self, node: Node, label: str) -> str | _Undecoded | None:
         """Return the text of a scalar that is not quoted, or that a variable was filled into."""
@@ -335,7 +276,7 @@ class Decoder:
         return self._problem(node.at, "wrong-type", f"{label} must be {expected}, found {_describe(node)}", hint)
 
     def _problem(self, at: Place, code: str, what: str, hint: str) -> _Undecoded:
-        self.problems.append(DeclarationError(code, what, at=at, hint=hint))
+        self.problems.add_error(code, what, at, hint)
         return UNDECODED
 
 
@@ -346,10 +287,37 @@ def _is_short(node: Node, kind: FieldType) -> bool:
     return isinstance(node, Scalar) and node.sort != "null"
 
 
+def _whole_of(text: str) -> int | None:
+    return int(text) if _WHOLE.fullmatch(text) and int(text) > 0 else None
+
+
 def _number_of(text: str) -> int | Decimal | None:
     if not _DECIMAL.fullmatch(text):
         return None
     return int(text) if "." not in text and "e" not in text.lower() else Decimal(text)
+
+
+def _share_of(text: str) -> float | None:
+    match = _SHARE.fullmatch(text)
+    share = float(match[1]) / (100 if match[2] else 1) if match and match[1] else 0.0
+    return share if 0 < share < 1 else None
+
+
+def _limit_of(text: str) -> Limit | None:
+    if _WHOLE.fullmatch(text):
+        return Limit(rows=int(text))
+    share = _share_of(text)
+    return None if share is None else Limit(share=share)
+
+
+_UNQUOTED: Mapping[Form, tuple[Callable[[str], object], str, str]] = {
+    Form.NUMBER: (_whole_of, "a whole number of at least 1", "write it without quotes: {label}: 4"),
+    Form.AMOUNT: (_number_of, "a number", "write it without quotes: {label}: 0.5"),
+    Form.SHARE: (_share_of, "a fraction between 0 and 1, or a percentage", "{label}: 20%, or {label}: 0.2"),
+    Form.LIMIT: (_limit_of, "a fraction between 0 and 1, or a percentage", "{label}: 20%, or {label}: 0.2"),
+    Form.BOOLEAN: (BOOLEANS.get, "true or false", "write it without quotes: {label}: true"),
+}
+"""How texts without quotes are read, what they must be, and an example."""
 
 
 def _describe(node: Node) -> str:
@@ -366,26 +334,12 @@ def _describe(node: Node) -> str:
             return _shown(node.text)
 
 
-def _key_hint(name: str, keys: Mapping[str, field_types.Key]) -> str:
-    if name == "<<":
-        return "YAML merge keys are not supported; write the keys out, or use `defaults` in lakesmith.yml"
-    return did_you_mean(name, keys, label="keys")
-
-
 def _block_hint(label: str, word: str, kind: FieldType) -> str:
     """Return an example of a block with its required keys."""
     keys = keys_of(kind.model) if isinstance(kind, field_types.Blocks) else {}
     needed = ", ".join(f"{name}: …" for name, key in keys.items() if key.required) or "…"
     others = [name for name, key in keys.items() if not key.required]
     return f"{label}: {{{word}: {{{needed}}}}}" + (f"  (also: {', '.join(others)})" if others else "")
-
-
-def _listed(names: Mapping[str, object]) -> str:
-    return ", ".join(names)
-
-
-def _first(about: str) -> str:
-    return about[0].lower() + about[1:]
 
 
 def _shown(text: str) -> str:

@@ -131,6 +131,12 @@ def keys_of(model: type[DataclassInstance]) -> Mapping[str, Key]:
     return found
 
 
+def written_keys(block: DataclassInstance) -> dict[str, typing.Any]:
+    """Return the keys of a block that have a value."""
+    values = {key: getattr(block, key) for key in keys_of(type(block))}
+    return {key: value for key, value in values.items() if value is not None}
+
+
 @cache
 def field_type_of(annotation: typing.Any) -> FieldType:
     """Return the field type for a type annotation."""

@@ -16,28 +16,20 @@ def read_text(path: str, file: str) -> str:
     try:
         data = read_start(path)
     except OSError as error:
-        raise DeclarationError(
-            "unreadable-file",
+        what, hint = (
             f"the file cannot be read: {error.strerror}",
-            at=Place(file),
-            hint="check its permissions, and the target if it is a link",
-        ) from None
-    if len(data) > MAX_BYTES:
-        raise DeclarationError(
-            "too-large",
-            f"the file is larger than {MAX_BYTES:,} bytes",
-            at=Place(file),
-            hint="a declaration is short; data files belong in the landing zone",
+            "check its permissions, and the target if it is a link",
         )
+        raise DeclarationError("unreadable-file", what, at=Place(file), hint=hint) from None
+    if len(data) > MAX_BYTES:
+        what = f"the file is larger than {MAX_BYTES:,} bytes"
+        hint = "a declaration is short; data files belong in the landing zone"
+        raise DeclarationError("too-large", what, at=Place(file), hint=hint)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DeclarationError(
-            "not-utf8",
-            "the file is not UTF-8 text",
-            at=Place(file, data.count(b"\n", 0, error.start) + 1),
-            hint="save it as UTF-8",
-        ) from None
+        at = Place(file, data.count(b"\n", 0, error.start) + 1)
+        raise DeclarationError("not-utf8", "the file is not UTF-8 text", at=at, hint="save it as UTF-8") from None
 
 
 def read_start(path: str) -> bytes:

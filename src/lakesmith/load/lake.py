@@ -24,16 +24,17 @@ from lakesmith.declare import (
 )
 from lakesmith.declare.names import is_table_identifier
 from lakesmith.declare.python import Ref, WrittenTable
-from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, raise_all
+from lakesmith.errors import DeclarationError, LakesmithError, Place, raise_all
 from lakesmith.load.decode import Decoder
 from lakesmith.load.files import empty_file, is_folder, read_start, read_text
-from lakesmith.load.lake_file import LAKE_FILE, LakeFile
+from lakesmith.load.lake_file import LAKE_FILE, EnvironmentSettings, LakeFile
 from lakesmith.load.models import TableBlock
-from lakesmith.load.nodes import Entries, from_python
+from lakesmith.load.nodes import Entries, Node, from_python
 from lakesmith.load.paths import is_url
+from lakesmith.load.problems import ProblemList
 from lakesmith.load.python import PythonFile, parse_python, read_python, relative_path
 from lakesmith.load.sql_text import read_sql
-from lakesmith.load.static import StaticTable, read_static, shared_modules
+from lakesmith.load.static import StaticTable, declaring_modules, read_static
 from lakesmith.load.tables import TableBuilder
 from lakesmith.load.tests import is_test_file
 from lakesmith.load.yaml_text import read_yaml
@@ -61,249 +62,180 @@ def load_lake(
 
     Run Python files. With `run_python` false, parse them instead and use only literal declarations.
     """
-    return _LakeLoader(os.path.abspath(path), run_python=run_python).load(environment, variables or {})
+    folder = os.path.abspath(path)
+    problems = ProblemList()
+    settings = LakeFile(folder=folder, problems=problems).read(environment, variables or {})
+    reader = _LayerReader(folder, settings, problems)
+    for layer, file in _files(folder, problems):
+        with problems.collecting():
+            reader.read(layer, file, run_python=run_python)
+    for problem in problems:
+        settings.environment.mask(problem)
+    raise_all(sorted(problems, key=_problem_order))
+    landing = settings.environment.landing
+    return LakeDeclaration(
+        name=settings.name,
+        path=folder,
+        environment=settings.environment,
+        environments=settings.environments,
+        tables={
+            name: _resolve_location(reader.tables[name], landing) for name in sorted(reader.tables, key=_table_order)
+        },
+        declared_at=settings.declared_at,
+        unrun=UnrunPython(files=tuple(reader.unrun), tables=reader.computed, layers=frozenset(reader.open_layers)),
+    )
 
 
-class _LakeLoader:
-    """One load of one folder."""
+def _files(folder: str, problems: ProblemList) -> Iterator[tuple[str, str]]:
+    """Yield the declaration files as layer and file name; report other files as problems."""
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if _is_access(entry):
+            what = f"{entry.name} has no effect: access rules are not supported yet"
+            hint = "remove it, and protect the warehouse with storage permissions"
+            problems.add_error("access-unsupported", what, Place(entry.name), hint)
+        elif is_folder(entry) and entry.name not in LAYERS:
+            _report_misspelled_layer(entry, problems)
+    for layer in LAYERS:
+        path = os.path.join(folder, layer)
+        if os.path.isdir(path):
+            yield from _files_of_layer(layer, path, problems)
+        elif os.path.lexists(path):
+            what = f"{layer} is not a folder, so its tables cannot be read"
+            hint = "check the target of the link, or replace it with a folder of declarations"
+            problems.add_error("unreadable-file", what, Place(layer), hint)
 
-    def __init__(self, folder: str, *, run_python: bool) -> None:
+
+def _report_misspelled_layer(entry: os.DirEntry[str], problems: ProblemList) -> None:
+    near = next((layer for layer in LAYERS if _is_near(entry.name.lower(), layer)), None)
+    if near is not None and any(name.endswith(_ENDINGS) for name in os.listdir(entry.path)):
+        what = f"the folder {entry.name}/ has declarations but is not a layer"
+        hint = f"did you mean '{near}'?  layers: {', '.join(LAYERS)}"
+        problems.add_error("unknown-folder", what, Place(entry.name), hint)
+
+
+def _files_of_layer(layer: str, path: str, problems: ProblemList) -> Iterator[tuple[str, str]]:
+    entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.startswith((".", "_")) or is_test_file(entry.name) or _is_test_data(entry, entries):
+            continue
+        at = Place(f"{layer}/{entry.name}")
+        if is_folder(entry):
+            what = f"a layer's folder cannot have subfolders, and {entry.name}/ is one"
+            hint = f"move its tables up to {layer}/; names that start with _ are ignored"
+            problems.add_error("nested-folder", what, at, hint)
+        elif not entry.name.endswith(_ENDINGS):
+            hint = "declarations end in .yml, .yaml, .sql or .py; move this file elsewhere"
+            problems.add_error("unknown-file", f"'{entry.name}' is not a declaration file", at, hint)
+        else:
+            yield layer, entry.name
+
+
+class _LayerReader:
+    """Reads the declaration files of one lake."""
+
+    def __init__(self, folder: str, settings: EnvironmentSettings, problems: ProblemList) -> None:
         self._folder = folder
-        self._run_python = run_python
-        self._unrun: list[str] = []
-        self._opaque: dict[TableName, Place] = {}
-        self._open_layers: set[str] = set()
-        self._problems: list[LakesmithError] = []
-        self._tables: dict[TableName, Table] = {}
+        self._problems = problems
+        self._decoder = Decoder(variables=settings.variables, problems=problems)
+        self._builder = TableBuilder(defaults=settings.defaults, folder=folder, problems=problems)
         self._places: dict[TableName, Place] = {}
+        self.tables: dict[TableName, Table] = {}
+        self.unrun: list[str] = []
+        self.computed: dict[TableName, Place] = {}
+        """Tables of Python files that were not run, whose declarations are computed."""
+        self.open_layers: set[str] = set()
+        """Layers in which such files may declare further tables."""
 
-    def load(self, environment: str | None, variables: Mapping[str, str]) -> LakeDeclaration:
-        settings = LakeFile(folder=self._folder, problems=self._problems).read(environment, variables)
-        builder = TableBuilder(defaults=settings.defaults, folder=self._folder, problems=self._problems)
-        decoder = Decoder(variables=settings.variables, problems=self._problems)
-        for layer, file in self._files():
-            try:
-                self._read(layer, file, decoder, builder)
-            except Problems as problems:
-                self._problems.extend(problems.errors)
-            except LakesmithError as problem:
-                self._problems.append(problem)
-        for found in self._problems:
-            settings.environment.mask(found)
-        raise_all(sorted(self._problems, key=_problem_order))
-        return LakeDeclaration(
-            name=settings.name,
-            path=self._folder,
-            environment=settings.environment,
-            environments=settings.environments,
-            tables={
-                name: _resolve_location(self._tables[name], settings.environment.landing)
-                for name in sorted(self._tables, key=_table_order)
-            },
-            declared_at=settings.declared_at,
-            unrun=UnrunPython(files=tuple(self._unrun), tables=self._opaque, layers=frozenset(self._open_layers)),
-        )
-
-    def _files(self) -> Iterator[tuple[str, str]]:
-        """Yield the declaration files as layer and file name; report other files as problems."""
-        entries = sorted(os.scandir(self._folder), key=lambda entry: entry.name)
-        for entry in entries:
-            if _is_access(entry):
-                self._problems.append(
-                    DeclarationError(
-                        "access-unsupported",
-                        f"{entry.name} has no effect: access rules are not supported yet",
-                        at=Place(entry.name),
-                        hint="remove it, and protect the warehouse with storage permissions",
-                    )
-                )
-            elif is_folder(entry) and entry.name not in LAYERS:
-                self._misspelled_layer(entry)
-        for layer in LAYERS:
-            folder = os.path.join(self._folder, layer)
-            if not os.path.isdir(folder):
-                if os.path.lexists(folder):
-                    self._problems.append(
-                        DeclarationError(
-                            "unreadable-file",
-                            f"{layer} is not a folder, so its tables cannot be read",
-                            at=Place(layer),
-                            hint="check the target of the link, or replace it with a folder of declarations",
-                        )
-                    )
-                continue
-            found = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            for entry in found:
-                if entry.name.startswith((".", "_")) or is_test_file(entry.name) or _is_test_data(entry, found):
-                    continue
-                file = f"{layer}/{entry.name}"
-                if is_folder(entry):
-                    self._problems.append(
-                        DeclarationError(
-                            "nested-folder",
-                            f"a layer's folder cannot have subfolders, and {entry.name}/ is one",
-                            at=Place(file),
-                            hint=f"move its tables up to {layer}/; names that start with _ are ignored",
-                        )
-                    )
-                elif not entry.name.endswith(_ENDINGS):
-                    self._problems.append(
-                        DeclarationError(
-                            "unknown-file",
-                            f"'{entry.name}' is not a declaration file",
-                            at=Place(file),
-                            hint="declarations end in .yml, .yaml, .sql or .py; move this file elsewhere",
-                        )
-                    )
-                else:
-                    yield layer, entry.name
-
-    def _misspelled_layer(self, entry: os.DirEntry[str]) -> None:
-        name = entry.name.lower()
-        near = next((layer for layer in LAYERS if _is_near(name, layer)), None)
-        if near is None or not any(name.endswith(_ENDINGS) for name in os.listdir(entry.path)):
-            return
-        self._problems.append(
-            DeclarationError(
-                "unknown-folder",
-                f"the folder {entry.name}/ has declarations but is not a layer",
-                at=Place(entry.name),
-                hint=f"did you mean '{near}'?  layers: {', '.join(LAYERS)}",
-            )
-        )
-
-    def _read(self, layer: str, entry: str, decoder: Decoder, builder: TableBuilder) -> None:
+    def read(self, layer: str, entry: str, *, run_python: bool) -> None:
         file = f"{layer}/{entry}"
         path = os.path.join(self._folder, layer, entry)
         stem, ending = os.path.splitext(entry)
         text = read_text(path, file)
         if ending == ".py":
-            read_file = self._read_python if self._run_python else self._read_unrun
-            read_file(layer, path, file, text, decoder, builder)
+            (self._read_python if run_python else self._read_unrun)(layer, path, file, text)
             return
         name = TableName(layer, stem)
         valid = self._has_valid_name(name, Place(file), "rename the file")
         query: Query | None = None
         if ending == ".sql":
-            sql = read_sql(text, file, decoder.variables)
+            sql = read_sql(text, file, self._decoder.variables)
             query = SqlQuery(text=sql.query, declared_at=sql.query_at)
             node = read_yaml(sql.header, file, sql.header_line) if sql.header is not None else None
             node = node or Entries((), Place(file, sql.header_line))
         else:
-            read = read_yaml(text, file)
-            if read is None:
+            node = read_yaml(text, file)
+            if node is None:
                 raise empty_file(file, f"source: {{files: landing/{stem}/*.json}}")
-            node = read
-        block = decoder.block(TableBlock, node, "the table", name)
-        if block is not None and valid:
-            self._add(builder.table(name, block, query), name, block.at)
+        self._declare(name, node, query, valid=valid)
 
-    def _read_python(
-        self, layer: str, path: str, file: str, text: str, decoder: Decoder, builder: TableBuilder
-    ) -> None:
-        found = read_python(path, text, self._folder)
-        if not found.tables:
+    def _read_python(self, layer: str, path: str, file: str, text: str) -> None:
+        python = read_python(path, text, self._folder)
+        if not python.tables:
             raise _no_tables(layer, file)
-        for written in found.tables:
-            try:
-                signature = _signature(written.function, found) if written.function is not None else None
-                self._read_written(layer, written, signature, path, decoder, builder)
-            except DeclarationError as problem:
-                self._problems.append(problem)
+        for written in python.tables:
+            with self._problems.collecting():
+                signature = _signature(written.function, python) if written.function is not None else None
+                self._read_written(layer, written, signature, path)
 
-    def _read_unrun(self, layer: str, path: str, file: str, text: str, decoder: Decoder, builder: TableBuilder) -> None:
+    def _read_unrun(self, layer: str, path: str, file: str, text: str) -> None:
         """Read the literal declarations of a Python file, and record which tables are computed."""
-        modules, declaring = shared_modules(self._folder)
         tree = parse_python(path, text, self._folder)
-        found = read_static(tree, file, shared=modules, shared_declares=declaring)
-        self._unrun.append(file)
-        if not found.complete:
-            self._open_layers.add(layer)
-        elif not found.tables and not found.opaque:
+        static = read_static(tree, file, declaring_modules(self._folder))
+        self.unrun.append(file)
+        if not static.complete:
+            self.open_layers.add(layer)
+        elif not static.tables and not static.computed:
             raise _no_tables(layer, file)
-        for called, at in found.opaque:
+        for called, at in static.computed:
             name, place = TableName(layer, called), self._place(at)
             self._add(None, name, place)
-            self._opaque.setdefault(name, place)
-        for table in found.tables:
-            try:
+            self.computed.setdefault(name, place)
+        for table in static.tables:
+            with self._problems.collecting():
                 signature = _static_signature(table, text) if table.function is not None else None
-                self._read_written(layer, table.written, signature, path, decoder, builder)
-            except DeclarationError as problem:
-                self._problems.append(problem)
+                self._read_written(layer, table.written, signature, path)
 
     def _place(self, at: Place) -> Place:
         """Return a place recorded by the constructors, with its file relative to the lake."""
         return Place(relative_path(at.file, self._folder), at.line)
 
-    def _read_written(
-        self,
-        layer: str,
-        written: WrittenTable,
-        signature: _Signature | None,
-        path: str,
-        decoder: Decoder,
-        builder: TableBuilder,
-    ) -> None:
+    def _read_written(self, layer: str, written: WrittenTable, signature: _Signature | None, path: str) -> None:
         at = self._place(written.at)
         called = written.name if written.name is not None or signature is None else signature.name
         if not isinstance(called, str):
-            raise DeclarationError(
-                "no-query",
-                f"the {written.layer} table decorates no function and has no name",
-                at=at,
-                hint=f"write @lake.{written.layer}(…), with parentheses, above the function that returns the rows",
-            )
+            what = f"the {written.layer} table decorates no function and has no name"
+            hint = f"write @lake.{written.layer}(…), with parentheses, above the function that returns the rows"
+            raise DeclarationError("no-query", what, at=at, hint=hint)
         name = TableName(layer, called)
         if written.layer != layer:
-            raise DeclarationError(
-                "wrong-layer",
-                f"'{called}' is declared in layer {written.layer}, but its file is in {layer}/",
-                at=at,
-                table=str(name),
-                hint=f"use @lake.{layer}, or move it to a file in {written.layer}/",
-            )
+            what = f"'{called}' is declared in layer {written.layer}, but its file is in {layer}/"
+            hint = f"use @lake.{layer}, or move it to a file in {written.layer}/"
+            raise DeclarationError("wrong-layer", what, at=at, table=str(name), hint=hint)
         valid = self._has_valid_name(name, at, "rename the function, or pass a name as first argument")
         query = self._python_query(written, called, signature, path, at) if signature is not None else None
-        block = decoder.block(TableBlock, from_python(written.keys, at, self._place), "the table", name)
-        if block is not None and valid:
-            self._add(builder.table(name, block, query), name, at)
+        self._declare(name, from_python(written.keys, at, self._place), query, valid=valid)
 
     def _python_query(
         self, written: WrittenTable, called: str, signature: _Signature, path: str, at: Place
     ) -> PythonQuery:
         if not signature.plain:
-            raise DeclarationError(
-                "wrong-type",
-                f"'{called}' must be a plain function that returns a DataFrame",
-                at=at,
-                hint="use def without async, yield or *args, with the lake's decorator outermost",
-            )
+            what = f"'{called}' must be a plain function that returns a DataFrame"
+            hint = "use def without async, yield or *args, with the lake's decorator outermost"
+            raise DeclarationError("wrong-type", what, at=at, hint=hint)
         refs: list[tuple[str, TableName]] = []
         for parameter in signature.parameters:
             default = signature.defaults.get(parameter)
             if isinstance(default, Ref):
                 table = TableName.parse(default.table) if isinstance(default.table, str) else None
-                if table is None:
-                    self._problems.append(
-                        DeclarationError(
-                            "bad-identifier",
-                            f"{default.table!r} is not a table name",
-                            at=self._place(default.at),
-                            hint='write layer.table, such as lake.ref("silver.orders")',
-                        )
-                    )
-                else:
+                if table is not None:
                     refs.append((parameter, table))
+                    continue
+                hint = 'write layer.table, such as lake.ref("silver.orders")'
+                what = f"{default.table!r} is not a table name"
+                self._problems.add_error("bad-identifier", what, self._place(default.at), hint)
             elif parameter not in signature.defaults:
-                self._problems.append(
-                    DeclarationError(
-                        "missing-ref",
-                        f"the parameter '{parameter}' of '{called}' has no table",
-                        at=at,
-                        hint=f'{parameter}=lake.ref("silver.{parameter}")',
-                    )
-                )
+                what = f"the parameter '{parameter}' of '{called}' has no table"
+                self._problems.add_error("missing-ref", what, at, f'{parameter}=lake.ref("silver.{parameter}")')
         return PythonQuery(
             path=path,
             function=called,
@@ -316,39 +248,31 @@ class _LakeLoader:
     def _has_valid_name(self, name: TableName, at: Place, how: str) -> bool:
         if is_table_identifier(name.name):
             return True
-        self._problems.append(
-            DeclarationError(
-                "bad-identifier",
-                f"{name.name!r} is not a valid table name",
-                at=at,
-                hint=f"{how}: lower-case letters, digits and underscores, starting with a letter",
-            )
-        )
+        hint = f"{how}: lower-case letters, digits and underscores, starting with a letter"
+        self._problems.add_error("bad-identifier", f"{name.name!r} is not a valid table name", at, hint)
         return False
+
+    def _declare(self, name: TableName, node: Node, query: Query | None, *, valid: bool) -> None:
+        with self._problems.about(name):
+            block = self._decoder.block(TableBlock, node, "the table")
+            if block is not None and valid:
+                self._add(self._builder.table(name, block, query), name, block.at)
 
     def _add(self, table: Table | None, name: TableName, at: Place) -> None:
         before = self._places.setdefault(name, at)
         if before is not at:
-            self._problems.append(
-                DeclarationError(
-                    "duplicate-table",
-                    f"{name} is declared twice: here and at {before}",
-                    at=at,
-                    table=str(name),
-                    hint="remove or rename one of the two",
-                )
+            what = f"{name} is declared twice: here and at {before}"
+            error = DeclarationError(
+                "duplicate-table", what, at=at, table=str(name), hint="remove or rename one of the two"
             )
+            self._problems.append(error)
         elif table is not None:
-            self._tables[name] = table
+            self.tables[name] = table
 
 
 def _no_tables(layer: str, file: str) -> DeclarationError:
-    return DeclarationError(
-        "no-tables",
-        "the file declares no table",
-        at=Place(file),
-        hint=f"use @lake.{layer}(…) on a function; shared code goes into a folder beside the layers",
-    )
+    hint = f"use @lake.{layer}(…) on a function; shared code goes into a folder beside the layers"
+    return DeclarationError("no-tables", "the file declares no table", at=Place(file), hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from lakesmith.declare import LAYERS, Defaults, Environment, QueryLimits, Secret, Settings
 from lakesmith.declare.secrets import missing_secret
-from lakesmith.errors import DeclarationError, LakesmithError, Place, UsageError, did_you_mean, raise_all
+from lakesmith.errors import Place, UsageError, did_you_mean, raise_all
 from lakesmith.load.decode import Decoder
-from lakesmith.load.field_types import Block
+from lakesmith.load.field_types import Block, written_keys
 from lakesmith.load.files import empty_file, read_text
 from lakesmith.load.invalid_text import InvalidText
 from lakesmith.load.models import EnvironmentBlock, LakeBlock
 from lakesmith.load.nodes import Entries, Node
 from lakesmith.load.paths import is_url, path_problem
 from lakesmith.load.plain_http import http_problems
+from lakesmith.load.problems import ProblemList
 from lakesmith.load.variables import Variables
 from lakesmith.load.yaml_text import read_yaml
 
@@ -68,7 +69,7 @@ class LakeFile:
 
     folder: str
     """The lake's folder, absolute."""
-    problems: list[LakesmithError]
+    problems: ProblemList
 
     def read(self, environment: str | None, overrides: Mapping[str, str]) -> EnvironmentSettings:
         """Read the file for one environment; the variables in `overrides` override all others."""
@@ -102,24 +103,14 @@ class LakeFile:
                 own = read.variables
         for variable in own:
             if variable not in values:
-                self.problems.append(
-                    DeclarationError(
-                        "unknown-variable",
-                        f"environment '{name}' sets the variable '{variable}', which the lake does not declare",
-                        at=environments[name].at,
-                        hint=did_you_mean(variable, values, label="variables"),
-                    )
-                )
+                what = f"environment '{name}' sets the variable '{variable}', which the lake does not declare"
+                hint = did_you_mean(variable, values, label="variables")
+                self.problems.add_error("unknown-variable", what, environments[name].at, hint)
         for variable in overrides:
             if variable not in values:
-                self.problems.append(
-                    UsageError(
-                        "unknown-variable",
-                        f"there is no variable '{variable}' to set",
-                        at=at,
-                        hint=did_you_mean(variable, values, label="variables"),
-                    )
-                )
+                what = f"there is no variable '{variable}' to set"
+                hint = did_you_mean(variable, values, label="variables")
+                self.problems.append(UsageError("unknown-variable", what, at=at, hint=hint))
         values |= own
         for variable, text in overrides.items():
             try:
@@ -131,14 +122,10 @@ class LakeFile:
     def _lake_block(self) -> LakeBlock:
         path = os.path.join(self.folder, LAKE_FILE)
         if not os.path.isfile(path):
-            other = os.path.join(self.folder, "lakesmith.yaml")
-            raise UsageError(
-                "no-lake",
-                f"there is no {LAKE_FILE} in {self.folder}",
-                hint=f"rename lakesmith.yaml to {LAKE_FILE}"
-                if os.path.isfile(other)
-                else "create a lake with `lakesmith init`, or pass its folder with --lake",
-            )
+            hint = "create a lake with `lakesmith init`, or pass its folder with --lake"
+            if os.path.isfile(os.path.join(self.folder, "lakesmith.yaml")):
+                hint = f"rename lakesmith.yaml to {LAKE_FILE}"
+            raise UsageError("no-lake", f"there is no {LAKE_FILE} in {self.folder}", hint=hint)
         node = read_yaml(read_text(path, LAKE_FILE), LAKE_FILE)
         if node is None:
             raise empty_file(LAKE_FILE, "name: shop")
@@ -155,28 +142,20 @@ class LakeFile:
         if name is None and ("dev" in names or len(names) == 1):
             return "dev" if "dev" in names else names[0]
         if name is None:
-            self.problems.append(
-                DeclarationError(
-                    "no-environment",
-                    "the lake has several environments and no default",
-                    at=block.places["environments"],
-                    hint=f"add default_environment: {names[0]}, or pass --env {names[0]}",
-                )
-            )
+            what = "the lake has several environments and no default"
+            hint = f"add default_environment: {names[0]}, or pass --env {names[0]}"
+            self.problems.add_error("no-environment", what, block.places["environments"], hint)
+            return self._give_up()
+        what, hint = f"there is no environment '{name}'", did_you_mean(name, names, label="environments")
+        if requested:
+            self.problems.append(UsageError("unknown-environment", what, hint=hint))
         else:
-            hint = did_you_mean(name, names, label="environments")
-            what = f"there is no environment '{name}'"
-            at = block.places.get("default_environment")
-            self.problems.append(
-                UsageError("unknown-environment", what, hint=hint)
-                if requested
-                else DeclarationError("unknown-environment", what, at=at, hint=hint)
-            )
+            self.problems.add_error("unknown-environment", what, block.places.get("default_environment"), hint)
         return self._give_up()
 
     def _environment(self, name: str, node: Node, variables: Variables) -> Environment:
         # Problems that do not depend on variables were found when the environment was read without them.
-        problems: list[LakesmithError] = []
+        problems = ProblemList()
         block = Decoder(variables=variables, problems=problems).block(EnvironmentBlock, node, f"environments.{name}")
         known = {(str(problem.at), problem.code) for problem in self.problems}
         self.problems.extend(p for p in problems if (str(p.at), p.code) not in known)
@@ -212,20 +191,20 @@ class LakeFile:
             shown = f"{key} ({value})" if isinstance(value, Secret) else f"{key} '{value}'"
             if code == "credentials-in-url":
                 shown = key
-            self.problems.append(DeclarationError(code, f"{shown}: {what}", at=at, hint=hint))
+            self.problems.add_error(code, f"{shown}: {what}", at, hint)
             return self.folder
         if is_url(path):
             scheme = path.partition("://")[0].lower()
             if key == "warehouse" and scheme not in _WITH_TABLES:
                 hint = f"use a folder, or one of {', '.join(f'{each}://' for each in _WITH_TABLES[1:])}"
                 what = f"a warehouse cannot be at {scheme}://"
-                self.problems.append(DeclarationError("unknown-storage", what, at=at, hint=hint))
+                self.problems.add_error("unknown-storage", what, at, hint)
             return path.rstrip("/")
         found = os.path.normpath(os.path.join(self.folder, os.path.expanduser(path)))
         wrong = self._location_problem(found) if key == "warehouse" else None
         if wrong is not None:
             hint = "use a separate folder, such as .lakesmith/warehouse"
-            self.problems.append(DeclarationError("warehouse-overlaps", f"the warehouse {wrong}", at=at, hint=hint))
+            self.problems.add_error("warehouse-overlaps", f"the warehouse {wrong}", at, hint)
         return found
 
     def _location_problem(self, warehouse: str) -> str | None:
@@ -239,33 +218,23 @@ class LakeFile:
 
     def _reject_secrets_in_jvm_options(self, block: EnvironmentBlock) -> None:
         """Reject secrets in JVM options: every user of the machine can read those."""
-        self.problems.extend(
-            DeclarationError(
-                "secret-on-command-line",
-                f"{key} ({value}) would be part of a command line, which every user of the machine can read",
-                at=block.places.get("spark", block.at),
-                hint="name a file that only this user can read, or use a setting that Spark reads after its start, "
-                "such as spark.hadoop.…",
-            )
-            for key, value in block.spark.items()
-            if isinstance(value, Secret) and key.endswith(_OPTIONS)
-        )
+        for key, value in block.spark.items():
+            if isinstance(value, Secret) and key.endswith(_OPTIONS):
+                what = f"{key} ({value}) would be part of a command line, which every user of the machine can read"
+                hint = (
+                    "name a file that only this user can read, or use a setting that Spark reads after its start, "
+                    "such as spark.hadoop.…"
+                )
+                self.problems.add_error("secret-on-command-line", what, block.places.get("spark", block.at), hint)
 
     def _reject_settings_of_server(self, block: EnvironmentBlock) -> None:
         """Reject settings that a server of Spark Connect accepts from a client and ignores."""
         keys = [_SHORT_KEYS.get(key, key) for key in block.spark]
-        if "spark.remote" not in keys:
-            return
-        self.problems.extend(
-            DeclarationError(
-                "setting-of-server",
-                f"{key} has no effect with spark.remote: only the start of the server can set it",
-                at=block.places.get("spark", block.at),
-                hint="remove it here, and set it where the server of Spark Connect is started",
-            )
-            for key in keys
-            if key.startswith(_OF_SERVER)
-        )
+        for key in keys:
+            if "spark.remote" in keys and key.startswith(_OF_SERVER):
+                what = f"{key} has no effect with spark.remote: only the start of the server can set it"
+                hint = "remove it here, and set it where the server of Spark Connect is started"
+                self.problems.add_error("setting-of-server", what, block.places.get("spark", block.at), hint)
 
     def _secret(self, value: str | Secret, at: Place) -> bool:
         missing = [ref for ref in value.references if ref.reveal() is None] if isinstance(value, Secret) else []
@@ -274,18 +243,14 @@ class LakeFile:
 
     def _defaults(self, nodes: Mapping[str, Node], variables: Variables) -> Mapping[str, Defaults]:
         decoder = Decoder(variables=variables, problems=self.problems)
-        blocks = {key: decoder.block(Defaults, node, f"defaults.{key}") for key, node in nodes.items()}
-        found: dict[str, Defaults] = {}
+        blocks = {key: decoder.block(Defaults, node, f"defaults.{key}") or Defaults() for key, node in nodes.items()}
+        every = blocks.get("all", Defaults())
+        defaults: dict[str, Defaults] = {}
         for layer in LAYERS:
-            several = [block for block in (blocks.get(layer), blocks.get("all")) if block is not None]
-            found[layer] = Defaults(
-                owner=next((block.owner for block in several if block.owner), None),
-                contract=next((block.contract for block in several if block.contract), None),
-                freshness=next((block.freshness for block in several if block.freshness), None),
-                tags=tuple(dict.fromkeys(tag for block in reversed(several) for tag in block.tags)),
-                quarantine=next((block.quarantine for block in several if block.quarantine), None),
-            )
-        return found
+            own = blocks.get(layer, Defaults())
+            tags = tuple(dict.fromkeys((*every.tags, *own.tags)))
+            defaults[layer] = replace(every, **(written_keys(own) | {"tags": tags}))
+        return defaults
 
     def _give_up(self) -> NoReturn:
         """Raise the problems found so far: the tables cannot be read without this file."""

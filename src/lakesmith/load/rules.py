@@ -25,10 +25,9 @@ class Rule:
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,62}")
-_DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([a-z]+)")
+_QUANTITY = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([a-z]+)")
 _VERSION = re.compile(r"[1-9][0-9]{0,4}(\.[0-9]{1,5}){0,2}")
 _CURRENCY = re.compile(r"[A-Z]{3}")
-_SIZE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([A-Za-z]+)")
 _BYTES = {"mb": 10**6, "gb": 10**9, "tb": 10**12, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _UMASK = re.compile(r"0[0-7]{2}")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -74,44 +73,33 @@ def _reference(text: str) -> str:
 
 
 def duration(text: str) -> float:
-    match = _DURATION.fullmatch(text.strip())
-    if match is None or match[2] not in _SECONDS or float(match[1]) == 0:
-        raise InvalidText(
-            "bad-duration",
-            f"'{text[:40]}' is not a duration",
-            "write a number and a unit, such as 30m, 1h or 2d (units: s, m, h, d, w)",
-        )
-    return float(match[1]) * _SECONDS[match[2]]
+    hint = "write a number and a unit, such as 30m, 1h or 2d (units: s, m, h, d, w)"
+    return _quantity(text, _SECONDS, InvalidText("bad-duration", f"'{text[:40]}' is not a duration", hint))
 
 
 def size(text: str) -> int:
-    match = _SIZE.fullmatch(text.strip())
-    if match is None or match[2].lower() not in _BYTES or float(match[1]) == 0:
-        raise InvalidText(
-            "bad-size",
-            f"'{text[:40]}' is not a memory size",
-            "write a number and a unit, such as 500MB or 2GB (units: MB, GB, TB, MiB, GiB, TiB)",
-        )
-    return int(float(match[1]) * _BYTES[match[2].lower()])
+    hint = "write a number and a unit, such as 500MB or 2GB (units: MB, GB, TB, MiB, GiB, TiB)"
+    return int(_quantity(text.lower(), _BYTES, InvalidText("bad-size", f"'{text[:40]}' is not a memory size", hint)))
+
+
+def _quantity(text: str, units: Mapping[str, int], invalid: InvalidText) -> float:
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None or match[2] not in units or float(match[1]) == 0:
+        raise invalid
+    return float(match[1]) * units[match[2]]
 
 
 def _umask(text: str) -> int:
     if not _UMASK.fullmatch(text):
-        raise InvalidText(
-            "bad-umask",
-            f"'{text[:20]}' is not a valid umask",
-            'write three octal digits in quotes, the first of them 0: "077" (user only) or "027" (group may read)',
-        )
+        hint = 'write three octal digits in quotes, the first of them 0: "077" (user only) or "027" (group may read)'
+        raise InvalidText("bad-umask", f"'{text[:20]}' is not a valid umask", hint)
     return int(text, 8)
 
 
 def _delimiter(text: str) -> str:
     if len(text) != 1 or text in "\r\n\x00":
-        raise InvalidText(
-            "bad-delimiter",
-            f"'{text[:20]}' is not a single character",
-            'write one character in quotes, such as ";" or "\\t"',
-        )
+        hint = 'write one character in quotes, such as ";" or "\\t"'
+        raise InvalidText("bad-delimiter", f"'{text[:20]}' is not a single character", hint)
     return text
 
 
@@ -149,11 +137,8 @@ def _zone(text: str) -> str:
 
 def _currency(text: str) -> str:
     if not is_currency(text) and not is_identifier(text):
-        raise InvalidText(
-            "bad-currency",
-            f"'{text[:40]}' is neither a currency code nor a column",
-            "write three capital letters, such as EUR, or the column with the code",
-        )
+        hint = "write three capital letters, such as EUR, or the column with the code"
+        raise InvalidText("bad-currency", f"'{text[:40]}' is neither a currency code nor a column", hint)
     return text
 
 

@@ -44,46 +44,36 @@ def read_sql(text: str, file: str, variables: Variables) -> SqlText:
     for match in _TOKEN.finditer(text, start):
         match match.lastgroup:
             case "open":
-                what = "a comment" if match[0] == "/*" else "a quote"
-                raise DeclarationError(
-                    "sql-syntax", f"{what} starts here and is not closed", at=place(match), hint="close it"
-                )
+                what = f"{'a comment' if match[0] == '/*' else 'a quote'} starts here and is not closed"
+                raise DeclarationError("sql-syntax", what, at=place(match), hint="close it")
             case "comment" if _HEADER.match(match[0]):
+                hint = "write one /* lakesmith … */ at the top of the file"
                 raise DeclarationError(
-                    "sql-header",
-                    "the header must come first, and only once",
-                    at=place(match),
-                    hint="write one /* lakesmith … */ at the top of the file",
+                    "sql-header", "the header must come first, and only once", at=place(match), hint=hint
                 )
             case "end":
                 ended = True
             case "word" | "quoted":
                 if ended:
+                    hint = "a table is one SELECT; use one file per table, or WITH"
                     raise DeclarationError(
-                        "sql-several",
-                        "the file has more than one statement",
-                        at=place(match),
-                        hint="a table is one SELECT; use one file per table, or WITH",
+                        "sql-several", "the file has more than one statement", at=place(match), hint=hint
                     )
                 first = match.start() if first is None else first
                 last = match.end()
     if first is None:
-        raise DeclarationError(
-            "sql-empty",
-            "the file has no SELECT",
-            at=Place(file, _line(text, len(text.rstrip()))),
-            hint="write the query below the header: SELECT … FROM layer.table",
+        at, hint = (
+            Place(file, _line(text, len(text.rstrip()))),
+            "write the query below the header: SELECT … FROM layer.table",
         )
+        raise DeclarationError("sql-empty", "the file has no SELECT", at=at, hint=hint)
     query_at = Place(file, _line(text, first))
     word = re.match(r"\(*\s*(\w*)", text[first:])
     if word is None or word[1].upper() not in ("SELECT", "WITH"):
-        found = word[1].upper() if word and word[1] else text[first]
-        raise DeclarationError(
-            "sql-not-select",
-            f"the statement starts with {found}, not with SELECT or WITH",
-            at=query_at,
-            hint="write only the query; Lakesmith creates, inserts and merges (see `load`)",
-        )
+        start_word = word[1].upper() if word and word[1] else text[first]
+        hint = "write only the query; Lakesmith creates, inserts and merges (see `load`)"
+        what = f"the statement starts with {start_word}, not with SELECT or WITH"
+        raise DeclarationError("sql-not-select", what, at=query_at, hint=hint)
     query = _filled(text[first:last], query_at, variables)
     return SqlText(header=header, header_line=header_line, query=query, query_at=query_at)
 

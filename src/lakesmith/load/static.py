@@ -57,18 +57,15 @@ class StaticFile:
     """A Python file that was not run."""
 
     tables: tuple[StaticTable, ...]
-    opaque: tuple[tuple[str, Place], ...]
+    computed: tuple[tuple[str, Place], ...]
     """The tables whose declarations are computed, with their places."""
     complete: bool
     """Whether the file declares no other table than these."""
 
 
-def read_static(tree: ast.Module, path: str, *, shared_declares: bool, shared: frozenset[str]) -> StaticFile:
-    """Return the literal declarations of a file.
-
-    `shared` are the names of the lake's own modules; `shared_declares` says that one of them may declare tables.
-    """
-    return _FileReader(tree, path, shared if shared_declares else frozenset()).read()
+def read_static(tree: ast.Module, path: str, declaring: frozenset[str]) -> StaticFile:
+    """Return the literal declarations of a file. `declaring` are the lake's own modules that may declare tables."""
+    return _FileReader(tree, path, declaring).read()
 
 
 class _FileReader:
@@ -85,7 +82,7 @@ class _FileReader:
         """Local names that may declare tables."""
         self._constants: dict[str, ast.expr] = {}
         self._tables: list[StaticTable] = []
-        self._opaque: list[tuple[str, Place]] = []
+        self._computed: list[tuple[str, Place]] = []
         self._complete = True
         self._note_names(declaring)
 
@@ -102,7 +99,7 @@ class _FileReader:
                     pass
                 case _:
                     self._complete &= not self._mentions(statement)
-        return StaticFile(tables=tuple(self._tables), opaque=tuple(self._opaque), complete=self._complete)
+        return StaticFile(tables=tuple(self._tables), computed=tuple(self._computed), complete=self._complete)
 
     def _note_names(self, declaring: frozenset[str]) -> None:
         rebound = set(self._stored())
@@ -161,7 +158,7 @@ class _FileReader:
         if len(tables) == len(function.decorator_list) == 1:
             self._declared(tables[0], function)
         elif any(self._mentions(each) for each in function.decorator_list):
-            self._opaque.append((function.name, self._place(function.decorator_list[0])))
+            self._computed.append((function.name, self._place(function.decorator_list[0])))
             self._complete = False
         elif any(self._mentions(each) for each in (*function.args.defaults, *function.args.kw_defaults) if each):
             self._complete = False
@@ -175,7 +172,7 @@ class _FileReader:
             if name is None:
                 self._complete = False
             else:
-                self._opaque.append((name, self._place(call)))
+                self._computed.append((name, self._place(call)))
         else:
             self._tables.append(StaticTable(written=written, function=function, defaults=defaults))
 
@@ -209,10 +206,7 @@ class _FileReader:
         for argument, default in pairs:
             if default is None:
                 continue
-            if self._mentions(default):
-                found[argument.arg] = self._value(default)
-            else:
-                found[argument.arg] = None
+            found[argument.arg] = self._value(default) if self._mentions(default) else None
         return found
 
     def _is_table(self, node: ast.expr) -> bool:
@@ -283,14 +277,14 @@ class _FileReader:
         return Place(self._path, node.lineno)
 
 
-def shared_modules(folder: str) -> tuple[frozenset[str], bool]:
-    """Return the names of the modules in the lake's folder, and whether one of them mentions the package."""
-    names = frozenset(entry.name.removesuffix(".py") for entry in os.scandir(folder) if _is_module(entry))
-    return names, any(_knows_package(file) for file in _modules(folder))
-
-
-def _is_module(entry: os.DirEntry[str]) -> bool:
-    return entry.name not in LAYERS and (is_folder(entry) or entry.name.endswith(".py"))
+def declaring_modules(folder: str) -> frozenset[str]:
+    """Return the modules in the lake's folder: none if none of them mentions the package and could declare tables."""
+    if not any(_knows_package(file) for file in _modules(folder)):
+        return frozenset()
+    entries = [entry for entry in os.scandir(folder) if entry.name not in LAYERS]
+    return frozenset(
+        entry.name.removesuffix(".py") for entry in entries if is_folder(entry) or entry.name.endswith(".py")
+    )
 
 
 def _modules(folder: str) -> Iterator[str]:

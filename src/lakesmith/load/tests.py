@@ -13,12 +13,13 @@ from lakesmith.declare import LAYERS, Source, Table, TableName, UnrunPython
 from lakesmith.declare.forms import Form, TableReference, Text
 from lakesmith.declare.names import is_identifier
 from lakesmith.declare.tests import Batch, RejectedRow, Row, Rows, TableTest, Value, Word
-from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, did_you_mean, raise_all
+from lakesmith.errors import Place, did_you_mean, raise_all
 from lakesmith.load import field_types as kinds
 from lakesmith.load.decode import Decoder
 from lakesmith.load.field_types import LATER, Block
 from lakesmith.load.files import empty_file, read_text
 from lakesmith.load.nodes import Entries, Items, Node, Scalar
+from lakesmith.load.problems import ProblemList
 from lakesmith.load.variables import Variables
 from lakesmith.load.yaml_text import read_yaml
 
@@ -61,19 +62,16 @@ def load_tests(
 
     Skip tests and rows of tables that may be declared in Python files that were not run.
     """
-    problems: list[LakesmithError] = []
-    found: list[TableTest] = []
+    problems = ProblemList()
+    tests: list[TableTest] = []
     for file in _files(folder):
-        try:
-            found += _TestFile(
+        with problems.collecting():
+            test_file = _TestFile(
                 folder=folder, file=file, tables=tables, unrun=unrun or UnrunPython(), problems=problems
-            ).read()
-        except Problems as several:
-            problems.extend(several.errors)
-        except LakesmithError as problem:
-            problems.append(problem)
+            )
+            tests += test_file.read()
     raise_all(problems)
-    return tuple(found)
+    return tuple(tests)
 
 
 def _files(folder: str) -> Iterator[str]:
@@ -101,7 +99,7 @@ class _TestFile:
     file: str
     tables: Mapping[TableName, Table]
     unrun: UnrunPython
-    problems: list[LakesmithError]
+    problems: ProblemList
 
     def read(self) -> Iterator[TableTest]:
         node = read_yaml(read_text(os.path.join(self.folder, self.file), self.file), self.file)
@@ -129,12 +127,8 @@ class _TestFile:
         expect = self._rows(cast(Node, block.expect), "expect") if "expect" in block.places else None
         rejected = self._rejected(cast(Node, block.quarantine)) if "quarantine" in block.places else None
         if expect is None and rejected is None and block.fails is None:
-            self._problem(
-                at,
-                "missing-key",
-                f"{FOLDER}.{name} has no expectation",
-                "write expect, quarantine or fails; expect: [] means no rows",
-            )
+            hint = "write expect, quarantine or fails; expect: [] means no rows"
+            self.problems.add_error("missing-key", f"{FOLDER}.{name} has no expectation", at, hint)
         return TableTest(
             name=name,
             table=table,
@@ -159,20 +153,20 @@ class _TestFile:
             if layer not in LAYERS or (table not in self.tables and not self.unrun.may_declare(table)):
                 known = [str(each) for each in self.tables]
                 hint = f"write table: …;  {did_you_mean(str(table), known, label='tables')}"
-                self._problem(at, "missing-key", f"{FOLDER}.{name} has no table", hint)
+                self.problems.add_error("missing-key", f"{FOLDER}.{name} has no table", at, hint)
                 return None
         if not self._is_known(table, at):
             return None
         if isinstance(self.tables[table].origin, Source):
             hint = f"test a table that reads {table}, with its rows below `given`"
-            self._problem(at, "not-testable", f"{table} has no query: its rows come from a source", hint)
+            self.problems.add_error("not-testable", f"{table} has no query: its rows come from a source", at, hint)
             return None
         return table
 
     def _is_known(self, table: TableName, at: Place) -> bool:
         if table not in self.tables and not self.unrun.may_declare(table):
             hint = did_you_mean(str(table), map(str, self.tables), label="tables")
-            self._problem(at, "unknown-table", f"there is no table {table}", hint)
+            self.problems.add_error("unknown-table", f"there is no table {table}", at, hint)
         return table in self.tables
 
     def _batch(self, written: Mapping[TableName, Node]) -> Batch:
@@ -184,7 +178,7 @@ class _TestFile:
             value = row.values.get(_RULES)
             rules = (value,) if isinstance(value, Word) else value
             if rules is not None and not (isinstance(rules, tuple) and all(isinstance(rule, Word) for rule in rules)):
-                self._problem(row.at, "wrong-type", "rules must be a list of names", "rules: [amount.check]")
+                self.problems.add_error("wrong-type", "rules must be a list of names", row.at, "rules: [amount.check]")
                 continue
             names = tuple(word.text for word in cast(tuple[Word, ...], rules)) if rules is not None else None
             values = {name: value for name, value in row.values.items() if name != _RULES}
@@ -199,13 +193,13 @@ class _TestFile:
                 return self._csv(text, node.at)
             case _:
                 hint = f"{label}: [{{column: value}}], or a CSV file next to this one; [] means no rows"
-                self._problem(node.at, "wrong-type", f"{label} must be a list of rows, or a CSV file", hint)
+                self.problems.add_error("wrong-type", f"{label} must be a list of rows, or a CSV file", node.at, hint)
                 return ()
 
     def _row(self, node: Node, label: str) -> Row | None:
         if not isinstance(node, Entries):
-            hint = "- {column: value}"
-            self._problem(node.at, "wrong-type", f"a row of {label} must be columns with values", hint)
+            what = f"a row of {label} must be columns with values"
+            self.problems.add_error("wrong-type", what, node.at, "- {column: value}")
             return None
         values: dict[str, Value] = {}
         for key, item in node.entries:
@@ -215,11 +209,12 @@ class _TestFile:
 
     def _column(self, name: str, at: Place, before: Mapping[str, Value]) -> bool:
         if not is_identifier(name):
-            self._problem(
-                at, "bad-identifier", f"{name!r} is not a column name", "letters, digits and underscores only"
-            )
+            hint = "letters, digits and underscores only"
+            self.problems.add_error("bad-identifier", f"{name!r} is not a column name", at, hint)
         elif name.lower() in (each.lower() for each in before):
-            self._problem(at, "duplicate-key", f"the row has the column '{name}' twice", "remove one of the two")
+            self.problems.add_error(
+                "duplicate-key", f"the row has the column '{name}' twice", at, "remove one of the two"
+            )
         else:
             return True
         return False
@@ -231,7 +226,9 @@ class _TestFile:
         file = os.path.relpath(whole, self.folder).replace(os.sep, "/")
         if not os.path.isfile(whole):
             near = [name for name in os.listdir(beside) if name.endswith(".csv")]
-            self._problem(at, "bad-csv", f"there is no file {file}", did_you_mean(path, near, label="CSV files"))
+            self.problems.add_error(
+                "bad-csv", f"there is no file {file}", at, did_you_mean(path, near, label="CSV files")
+            )
             return ()
         rows: list[Row] = []
         try:
@@ -245,18 +242,14 @@ class _TestFile:
                 here = Place(file, lines.line_num)
                 if cells and len(cells) != len(header):
                     what = f"the line has {len(cells)} values, and the header {len(header)}"
-                    self._problem(here, "bad-csv", what, "put a value with a comma in double quotes")
+                    self.problems.add_error("bad-csv", what, here, "put a value with a comma in double quotes")
                 elif cells:
                     words = [Word(cell, True, here) if cell else None for cell in cells]
                     rows.append(Row(values=dict(zip(header, words, strict=True)), at=here))
         except csv.Error as error:
-            self._problem(
-                Place(file, lines.line_num), "bad-csv", f"CSV syntax error: {error}", "look for an open quote"
-            )
+            at = Place(file, lines.line_num)
+            self.problems.add_error("bad-csv", f"CSV syntax error: {error}", at, "look for an open quote")
         return tuple(rows)
-
-    def _problem(self, at: Place, code: str, what: str, hint: str) -> None:
-        self.problems.append(DeclarationError(code, what, at=at, hint=hint))
 
 
 def _value(node: Node) -> Value:

@@ -34,11 +34,8 @@ class Variables:
         parts = self._parts(text)
         for part in parts:
             if isinstance(part, SecretReference):
-                raise InvalidText(
-                    "secret-in-text",
-                    f"a variable in this text is the secret {part}",
-                    "use secrets only in spark settings, warehouse and landing; other texts are shown and stored",
-                )
+                hint = "use secrets only in spark settings, warehouse and landing; other texts are shown and stored"
+                raise InvalidText("secret-in-text", f"a variable in this text is the secret {part}", hint)
         return "".join(str(part) for part in parts)
 
     def setting(self, text: str) -> str | Secret:
@@ -57,11 +54,9 @@ class Variables:
         if match[1] == "env":
             if not _ENVIRONMENT_NAME.fullmatch(name):
                 # The text is not shown: it may be the secret itself instead of its name.
-                raise InvalidText(
-                    "bad-secret",
-                    "the text after env: is not the name of an environment variable",
-                    "write env:NAME, where the name has only letters, digits and underscores",
-                )
+                what = "the text after env: is not the name of an environment variable"
+                hint = "write env:NAME, where the name has only letters, digits and underscores"
+                raise InvalidText("bad-secret", what, hint)
             return SecretReference("env", name)
         if not name or "\x00" in name:
             raise InvalidText("bad-secret", "the path after file: is missing or invalid", "write file:PATH")
@@ -85,16 +80,10 @@ class Variables:
         if name not in self.values:
             if not self.strict:
                 return written
-            raise InvalidText(
-                "unknown-variable",
-                f"there is no variable '{name[:60]}'",
-                did_you_mean(name, self.values, label="variables") + "; write a literal ${ as $${",
-            )
+            hint = did_you_mean(name, self.values, label="variables") + "; write a literal ${ as $${"
+            raise InvalidText("unknown-variable", f"there is no variable '{name[:60]}'", hint)
         value = self.values[name]
         if value is None:
-            raise InvalidText(
-                "missing-variable",
-                f"the variable '{name}' is not set",
-                f"set it with --var {name}=…, or in the environment's `variables`",
-            )
+            hint = f"set it with --var {name}=…, or in the environment's `variables`"
+            raise InvalidText("missing-variable", f"the variable '{name}' is not set", hint)
         return value

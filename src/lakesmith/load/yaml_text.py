@@ -22,20 +22,17 @@ def read_yaml(text: str, file: str, first_line: int = 1) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line if mark else 0
-        raise DeclarationError(
-            "yaml-syntax",
-            f"YAML syntax error: {_message(error)}",
-            at=Place(file, min(first_line + line, first_line + text.count("\n"))),
-            hint=_hint(error, text, line),
-        ) from None
+        at = Place(file, min(first_line + line, first_line + text.count("\n")))
+        message = " ".join(part for part in (error.context, error.problem) if part) or "it cannot be read"
+        what, hint = f"YAML syntax error: {message}", _hint(error, text, line)
+        raise DeclarationError("yaml-syntax", what, at=at, hint=hint) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) if isinstance(error.position, int) else 0
-        raise DeclarationError(
-            "yaml-syntax",
+        what, hint = (
             "the text contains a control character",
-            at=Place(file, first_line + line),
-            hint="remove the character; in quotes it can be written as \\x07",
-        ) from None
+            "remove the character; in quotes it can be written as \\x07",
+        )
+        raise DeclarationError("yaml-syntax", what, at=Place(file, first_line + line), hint=hint) from None
 
 
 class _Document:
@@ -56,13 +53,11 @@ class _Document:
         node = self._node(0)
         self._events.get_event()
         if not self._events.check_event(yaml.StreamEndEvent):
-            event = self._events.peek_event()
-            raise DeclarationError(
-                "several-documents",
-                "the text has more than one YAML document",
-                at=self._place(event),
-                hint="remove the line '---', or put each document into its own file",
+            at, hint = (
+                self._place(self._events.peek_event()),
+                "remove the line '---', or put each document into its own file",
             )
+            raise DeclarationError("several-documents", "the text has more than one YAML document", at=at, hint=hint)
         if isinstance(node, Scalar) and node.sort == "null" and not node.text:
             return None
         return node
@@ -71,21 +66,14 @@ class _Document:
         event = self._events.get_event()
         at = self._place(event)
         if depth > MAX_DEPTH:
-            raise DeclarationError(
-                "too-deep",
-                f"the YAML is nested more than {MAX_DEPTH} levels deep",
-                at=at,
-                hint="no declaration needs more than five levels",
-            )
+            what = f"the YAML is nested more than {MAX_DEPTH} levels deep"
+            raise DeclarationError("too-deep", what, at=at, hint="no declaration needs more than five levels")
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event.anchor or "", at)
         if event.tag is not None:
-            raise DeclarationError(
-                "yaml-tag",
-                f"the YAML tag {_short_tag(event.tag)} is not supported here",
-                at=at,
-                hint="remove the tag; quote text that YAML could read as something else",
-            )
+            what = f"the YAML tag {event.tag.replace('tag:yaml.org,2002:', '!!')} is not supported here"
+            hint = "remove the tag; quote text that YAML could read as something else"
+            raise DeclarationError("yaml-tag", what, at=at, hint=hint)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
         node: Node
@@ -111,53 +99,33 @@ class _Document:
         while not self._events.check_event(yaml.MappingEndEvent):
             key = self._node(depth + 1)
             if not isinstance(key, Scalar):
-                raise DeclarationError(
-                    "yaml-key",
+                what, hint = (
                     "a key must be a scalar, not a list or a mapping",
-                    at=key.at,
-                    hint="put a value like {name} in quotes if it is text",
+                    "put a value like {name} in quotes if it is text",
                 )
+                raise DeclarationError("yaml-key", what, at=key.at, hint=hint)
             entries.append((key, self._node(depth + 1)))
         self._events.get_event()
         return Entries(tuple(entries), at, 1 + sum(1 + value.size for _, value in entries))
 
     def _alias(self, anchor: str, at: Place) -> Node:
         if anchor not in self._anchors:
-            raise DeclarationError(
-                "yaml-alias",
-                f"there is no anchor &{anchor} before this alias",
-                at=at,
-                hint="put text that starts with * in quotes",
-            )
+            what, hint = f"there is no anchor &{anchor} before this alias", "put text that starts with * in quotes"
+            raise DeclarationError("yaml-alias", what, at=at, hint=hint)
         node = self._anchors[anchor]
         if node is None:
-            raise DeclarationError(
-                "yaml-alias",
-                f"the alias *{anchor} refers to its own parent",
-                at=at,
-                hint="write the value out",
-            )
+            what = f"the alias *{anchor} refers to its own parent"
+            raise DeclarationError("yaml-alias", what, at=at, hint="write the value out")
         # Counted by stored sizes: a bomb of nested aliases is found without expanding it.
         self._aliased += node.size
         if self._aliased > MAX_ALIASED:
-            raise DeclarationError(
-                "alias-bomb",
-                f"the aliases of this file expand to more than {MAX_ALIASED} values",
-                at=at,
-                hint="write the values out, or use `defaults` in lakesmith.yml",
-            )
+            what = f"the aliases of this file expand to more than {MAX_ALIASED} values"
+            hint = "write the values out, or use `defaults` in lakesmith.yml"
+            raise DeclarationError("alias-bomb", what, at=at, hint=hint)
         return node
 
     def _place(self, event: yaml.Event) -> Place:
         return Place(self._file, self._first_line + (event.start_mark.line if event.start_mark else 0))
-
-
-def _message(error: yaml.MarkedYAMLError) -> str:
-    return " ".join(part for part in (error.context, error.problem) if part) or "it cannot be read"
-
-
-def _short_tag(tag: str) -> str:
-    return tag.replace("tag:yaml.org,2002:", "!!")
 
 
 def _hint(error: yaml.MarkedYAMLError, text: str, line: int) -> str:
