@@ -15,27 +15,28 @@ from ctypes import c_float
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from hashlib import blake2b
 from json.encoder import encode_basestring
 from typing import Final
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+from pyarrow import types as is_
 
 from lakesmith.columns import CORRUPT, ERROR_CODE, RESCUED, ROW_HASH
-from lakesmith.intake.shapes import STRING, Number, common, exact_as_double, record_type, storable, type_of, widest
+from lakesmith.intake.shapes import STRING, Number, exact_as_double, record_type, storable, type_of, wider, widest
 
 SHOWN = 65_536
 """How many bytes of an unreadable record are stored."""
-_MISFIT: Final = object()
 _ALWAYS_FITS = {STRING: str, pa.bool_(): bool}
 """By column type, the Python class of values that it stores unchanged."""
 _WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:\.([0-9]{1,6})0*)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
+    r"(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})[T ](?P<clock>[0-9]{2}:[0-9]{2}(?::[0-9]{2})?)"
+    r"(?:(?P<fraction>\.[0-9]{1,6})0*)?(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
 _TRUTH = {"true": True, "false": False, "True": True, "False": False, "TRUE": True, "FALSE": False}
 
@@ -126,33 +127,32 @@ def fit_rows(
     """Return the rows of records: the target's columns, then the hash, rescued values, and unreadable text."""
     count = len(records)
     columns: list[list[object]] = [[None] * count for _ in target.schema]
-    rescued: list[str | None] = [None] * count
-    unreadable: list[str | None] = [None] * count
-    codes: list[str | None] = [None] * count
+    texts: list[list[str | None]] = [[None] * count for _ in range(3)]
+    rescued, unreadable, codes = texts
     types, places = target.schema.types, target.places
     fitting = [_ALWAYS_FITS.get(type) for type in types]
     fixed = replace(target, widening=frozenset())
-    held_to = [target if name in target.widening else fixed for name in target.schema.names]
+    targets = [target if name in target.widening else fixed for name in target.schema.names]
     for number, record in enumerate(records):
         if isinstance(record, Unreadable):
             unreadable[number] = shown(raws[number])
             codes[number] = str(record)
             continue
-        beside: dict[str, object] = {}
+        unfit: dict[str, object] = {}
         for name, value in record.items():
             place = places.get(name)
             if place is None:
                 place = places.get(name.lower())
             if place is None:
-                _without_column(name, value, target, beside)
+                _rescue_field(name, name, value, target, unfit)
             elif value.__class__ is fitting[place]:
                 columns[place][number] = value
             else:
-                columns[place][number] = _fit(value, types[place], held_to[place], name, beside)
-        if beside:
-            rescued[number] = as_json(beside)
+                columns[place][number] = _fit(value, types[place], targets[place], name, unfit)
+        if unfit:
+            rescued[number] = as_json(unfit)
     arrays = [pa.array(values, type=type) for values, type in zip(columns, types, strict=True)]
-    return with_hidden_columns(arrays, raws, target, rescued, unreadable, codes)
+    return with_hidden_columns(arrays, raws, target, *texts)
 
 
 def with_hidden_columns(
@@ -166,8 +166,8 @@ def with_hidden_columns(
 
 def shape_of(records: Sequence[Mapping[str, object] | Unreadable]) -> pa.DataType:
     """Return the columns of records, as a struct."""
-    found = common(record_type(record) for record in records if not isinstance(record, Unreadable))
-    return pa.struct([]) if pa.types.is_null(found) else found
+    types = (record_type(record) for record in records if not isinstance(record, Unreadable))
+    return reduce(wider, types, pa.struct([]))
 
 
 def hashes(raws: Sequence[bytes]) -> list[str]:
@@ -227,109 +227,106 @@ def as_json(value: object) -> str:
             return json.dumps(value, default=str)
 
 
-def _without_column(name: str, value: object, target: Target, beside: dict[str, object], *, prefix: str = "") -> None:
-    if not target.surveyed and storable(name):
-        raise Abort("new-fields", "", f"{prefix}{name}")
-    beside[f"{prefix}{name}"] = value
-
-
-def _fit(value: object, type: pa.DataType, target: Target, name: str, beside: dict[str, object]) -> object:
+def _fit(value: object, type: pa.DataType, target: Target, name: str, rescued: dict[str, object]) -> object:
     """Return the value for its column; None when it does not fit and was rescued."""
     if value is None:
         return None
-    made = _nested(value, type, target, name, beside)
-    if made is _MISFIT:
+    try:
+        return _nested(value, type, target, name, rescued)
+    except (ValueError, ArithmeticError):
         if target.widening and not target.surveyed and widest(type, type_of(value)) != type:
-            raise Abort("new-fields", "", name)
-        beside[name] = value
+            raise Abort("new-fields", "", name) from None
+        rescued[name] = value
         return None
-    return made
 
 
-def _nested(value: object, type: pa.DataType, target: Target, name: str, beside: dict[str, object]) -> object:
-    is_ = pa.types
-    if is_.is_struct(type):
-        if not isinstance(value, Mapping):
-            return _MISFIT
+def _nested(value: object, type: pa.DataType, target: Target, name: str, rescued: dict[str, object]) -> object:
+    if is_.is_struct(type) and isinstance(value, Mapping):
         fields = {field.name.lower(): field for field in type}
-        made: dict[str, object] = {}
+        struct: dict[str, object] = {}
         for key, item in value.items():
-            field = fields.get(key.lower())
+            field, path = fields.get(key.lower()), f"{name}.{key}"
             if field is None:
-                _without_column(key, item, target, beside, prefix=f"{name}.")
+                _rescue_field(key, path, item, target, rescued)
             else:
-                made[field.name] = _fit(item, field.type, target, f"{name}.{key}", beside)
-        return made
-    if is_.is_map(type):
-        if not isinstance(value, Mapping):
-            return _MISFIT
+                struct[field.name] = _fit(item, field.type, target, path, rescued)
+        return struct
+    if is_.is_map(type) and isinstance(value, Mapping):
         keys = [fit_value(key, type.key_type, target) for key in value]
-        if _MISFIT in keys:
-            return _MISFIT
-        items = (_fit(item, type.item_type, target, f"{name}.{key}", beside) for key, item in value.items())
+        items = (_fit(item, type.item_type, target, f"{name}.{key}", rescued) for key, item in value.items())
         return list(zip(keys, items, strict=True))
-    if is_.is_list(type):
-        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-            return _MISFIT
-        return [_fit(item, type.value_type, target, f"{name}[{i}]", beside) for i, item in enumerate(value)]
+    if is_.is_list(type) and isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_fit(item, type.value_type, target, f"{name}[{i}]", rescued) for i, item in enumerate(value)]
     return fit_value(value, type, target)
 
 
+def _rescue_field(name: str, path: str, value: object, target: Target, rescued: dict[str, object]) -> None:
+    """Rescue a field without a column. Raise `Abort` when the table can get a column for it."""
+    if not target.surveyed and storable(name):
+        raise Abort("new-fields", "", path)
+    rescued[path] = value
+
+
 def fit_value(value: object, type: pa.DataType, target: Target) -> object:
-    """Return a scalar converted to a type without loss, or a mark that it does not fit."""
-    is_ = pa.types
+    """Return a scalar converted to a type without loss. Raise ValueError or ArithmeticError when it does not fit."""
     if is_.is_string(type):
         return _as_text(value)
     if isinstance(value, str):
         return _fit_text(value, type, target)
     match value:
         case bool():
-            return value if is_.is_boolean(type) else _MISFIT
+            if is_.is_boolean(type):
+                return value
         case int() if is_.is_integer(type):
-            return value if -(2 ** (type.bit_width - 1)) <= value < 2 ** (type.bit_width - 1) else _MISFIT
+            if -(2 ** (type.bit_width - 1)) <= value < 2 ** (type.bit_width - 1):
+                return value
         case Number(text="-0") if is_.is_integer(type):
             return 0
         case int() if is_.is_floating(type):
-            return float(value) if exact_as_double(value) and _nearest(value, type) == value else _MISFIT
+            if exact_as_double(value) and _nearest(value, type) == value:
+                return float(value)
         case Number() if is_.is_floating(type):
             nearest = _nearest(value, type)
-            return nearest if math.isfinite(nearest) else _MISFIT
+            if math.isfinite(nearest):
+                return nearest
         case float() | Decimal() if is_.is_floating(type):
             nearest = _nearest(value, type)
-            return nearest if nearest == value or math.isnan(value) else _MISFIT
+            if nearest == value or math.isnan(value):
+                return nearest
         case int() | Decimal() | Number() if is_.is_decimal(type):
             return _as_decimal(value.text if isinstance(value, Number) else str(value), type)
-        case datetime() if is_.is_timestamp(type):
-            return value if (value.tzinfo is None) == (type.tz is None) else _MISFIT
-        case date() if is_.is_date(type) and not isinstance(value, datetime):
+        case datetime():
+            if is_.is_timestamp(type) and (value.tzinfo is None) == (type.tz is None):
+                return value
+        case date() if is_.is_date(type):
             return value
         case bytes() if is_.is_binary(type):
             return value
-        case _:
-            return _MISFIT
+    raise ValueError("the value does not fit")
 
 
 def _fit_text(text: str, type: pa.DataType, target: Target) -> object:
-    """Text as a type. A number is read by one rule, whether it is quoted in JSON or stands in CSV, XML or a folder's
-    name. JSON has booleans, so that a text is one only where all values are text."""
-    is_ = pa.types
+    """Return a text as a type.
+
+    A number is read by one rule, whether it is quoted in JSON, or is in CSV, XML or the name of a folder. JSON has
+    booleans, so a text is one only where all values are text.
+    """
+    stripped = text.strip()
     if is_.is_decimal(type):
-        return _as_decimal(text.strip(), type)
-    if is_.is_integer(type):
-        return fit_value(int(text), type, target) if _WHOLE.fullmatch(text.strip()) else _MISFIT
-    if is_.is_floating(type):
-        if not _NUMBER.fullmatch(text.strip()):
-            return _MISFIT
-        if _WHOLE.fullmatch(text.strip()) and fit_value(int(text), type, target) is _MISFIT:
-            return _MISFIT
-        return fit_value(Number(text.strip()), type, target)
-    if is_.is_date(type):
-        return _as_date(text)
+        return _as_decimal(stripped, type)
+    if is_.is_integer(type) and _WHOLE.fullmatch(stripped):
+        return fit_value(int(stripped), type, target)
+    if is_.is_floating(type) and _NUMBER.fullmatch(stripped):
+        if _WHOLE.fullmatch(stripped):
+            fit_value(int(stripped), type, target)  # raises when a float cannot store it exactly
+        return fit_value(Number(stripped), type, target)
+    if is_.is_date(type) and _DATE.fullmatch(text):
+        return date.fromisoformat(text)
     if is_.is_timestamp(type):
-        return _as_moment(text, zoned=type.tz is not None, timezone=target.timezone)
-    if is_.is_boolean(type) and target.text:
-        return _TRUTH.get(text.strip(), _MISFIT)
-    return _MISFIT
+        return _as_moment(stripped, zoned=type.tz is not None, timezone=target.timezone)
+    if is_.is_boolean(type) and target.text and stripped in _TRUTH:
+        return _TRUTH[stripped]
+    raise ValueError("the text does not fit")
 
 
 def _nearest(value: float | Decimal, type: pa.DataType) -> float:
@@ -346,7 +343,7 @@ def _as_text(value: object) -> object:
         case bool():
             return "true" if value else "false"
         case bytes():
-            return _MISFIT
+            raise ValueError("binary data is not text")
         case datetime() | date():
             return value.isoformat()
         case int() | Decimal():
@@ -357,11 +354,8 @@ def _as_text(value: object) -> object:
 
 def _as_decimal(text: str, type: pa.DataType) -> object:
     if not _NUMBER.fullmatch(text):
-        return _MISFIT
-    try:
-        return Decimal(text).quantize(Decimal((0, (1,), -type.scale)), context=_exactly(type.precision))
-    except (Inexact, InvalidOperation):
-        return _MISFIT
+        raise ValueError("the text is not a number")
+    return Decimal(text).quantize(Decimal((0, (1,), -type.scale)), context=_exactly(type.precision))
 
 
 @lru_cache
@@ -370,40 +364,18 @@ def _exactly(precision: int) -> Context:
     return Context(prec=precision, traps=[Inexact, InvalidOperation])
 
 
-def _as_date(text: str) -> object:
-    try:
-        return date.fromisoformat(text) if _DATE.fullmatch(text) else _MISFIT
-    except ValueError:
-        return _MISFIT
-
-
 def _as_moment(text: str, *, zoned: bool, timezone: str | None) -> object:
-    found = _MOMENT.fullmatch(text.strip())
-    if found is None:
-        return _MISFIT
-    day, clock, fraction, zone = found.groups()
-    if zoned and zone is None and timezone is None:
-        return _MISFIT
-    if not zoned and zone is not None:
-        return _MISFIT
-    try:
-        moment = datetime.fromisoformat(
-            f"{day}T{clock}.{(fraction or '0'):0<6}" if clock.count(":") == 2 else f"{day}T{clock}"
-        )
-        if not zoned:
-            return moment
-        if zone is None:
-            assert timezone
-            made = moment.replace(tzinfo=_zone(timezone)).astimezone(UTC)
-            # Clocks skip an hour when summer time starts: a time in it does not exist.
-            return made if made.astimezone(_zone(timezone)).replace(tzinfo=None) == moment else _MISFIT
-        if zone == "Z":
-            return moment.replace(tzinfo=UTC)
-        return datetime.fromisoformat(f"{moment.isoformat()}{zone}").astimezone(UTC)
-    except (ValueError, OverflowError):
-        return _MISFIT
-
-
-@lru_cache
-def _zone(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
+    parts = _MOMENT.fullmatch(text)
+    if parts is None or (parts["zone"] if not zoned else not (parts["zone"] or timezone)):
+        raise ValueError("the text is not a time, or a zone is missing or not expected")
+    moment = datetime.fromisoformat(f"{parts['day']}T{parts['clock']}{parts['fraction'] or ''}")
+    if not zoned:
+        return moment
+    if parts["zone"]:
+        return datetime.fromisoformat(f"{moment.isoformat()}{parts['zone']}").astimezone(UTC)
+    assert timezone
+    instant = moment.replace(tzinfo=ZoneInfo(timezone)).astimezone(UTC)
+    # Clocks skip an hour when summer time starts: a time in it does not exist.
+    if instant.astimezone(ZoneInfo(timezone)).replace(tzinfo=None) != moment:
+        raise ValueError("no clock showed this time")
+    return instant
