@@ -38,27 +38,27 @@ Fitted = tuple[pa.Array, list[Misfit]]
 def fit(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
     """Return the array as a column of a type: NULL for values that cannot be converted exactly, with their misfits."""
     array = _plain(array)
-    found = array.type
-    if is_.is_null(found):
+    source = array.type
+    if is_.is_null(source):
         return pa.nulls(len(array), type), []
-    if is_union_struct(found):
+    if is_union_struct(source):
         branches = [fit(child, type, timezone) for child in array.flatten()]
         return pc.coalesce(*(branch for branch, _ in branches)), [
             misfit for _, misfits in branches for misfit in misfits
         ]
-    if is_.is_string(type) and not is_.is_binary(found):
+    if is_.is_string(type) and not is_.is_binary(source):
         return text(array), []
-    if is_.is_struct(found) and is_.is_struct(type):
+    if is_.is_struct(source) and is_.is_struct(type):
         return _fit_struct(array, type, timezone)
-    if is_.is_map(found) and is_.is_map(type):
+    if is_.is_map(source) and is_.is_map(type):
         return _fit_map(array, type, timezone)
-    if is_.is_list(found) and is_.is_list(type):
+    if is_.is_list(source) and is_.is_list(type):
         return _fit_list(array, type, timezone)
-    cast = _exact_cast(found, type, timezone)
+    cast = _exact_cast(source, type, timezone)
     if cast is None:
         return pa.nulls(len(array), type), _misfits(array, range(len(array)))
-    made, rows = _fit_scalars(array, type, cast)
-    return made, _misfits(array, rows)
+    fitted, rows = _fit_scalars(array, type, cast)
+    return fitted, _misfits(array, rows)
 
 
 def text(array: pa.Array) -> pa.Array:
@@ -73,11 +73,11 @@ def text(array: pa.Array) -> pa.Array:
         return pa.array([value and value.hex() for value in array.to_pylist()], STRING)
     if is_.is_nested(type):
         return as_json(array)
-    made = array.cast(STRING)
+    texts = array.cast(STRING)
     if is_.is_floating(type):
         for word, name in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
-            made = pc.if_else(pc.equal(made, word), name, made)
-    return made
+            texts = pc.if_else(pc.equal(texts, word), name, texts)
+    return texts
 
 
 def as_json(array: pa.Array) -> pa.Array:
@@ -203,9 +203,9 @@ def _fit_struct(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fit
         if child is None:
             children.append(pa.nulls(len(array), field.type))
             continue
-        made, beside = fit(child, field.type, timezone)
-        children.append(made)
-        misfits += [replace(misfit, name=f".{name}{misfit.name}") for misfit in beside]
+        fitted, nested = fit(child, field.type, timezone)
+        children.append(fitted)
+        misfits += [replace(misfit, name=f".{name}{misfit.name}") for misfit in nested]
     for name, child in members.values():
         misfits += [replace(misfit, name=f".{name}") for misfit in _misfits(child, range(len(child)))]
     return pa.StructArray.from_arrays(children, fields=list(type), mask=array.is_null()), misfits
@@ -213,32 +213,32 @@ def _fit_struct(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fit
 
 def _fit_list(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
     offsets, values = _parts(array)
-    made, beside = fit(values, type.value_type, timezone)
-    starts = offsets.to_pylist() if beside else []
+    fitted, nested = fit(values, type.value_type, timezone)
+    starts = offsets.to_pylist() if nested else []
     misfits = []
-    for misfit in beside:
+    for misfit in nested:
         row = bisect_right(starts, misfit.row) - 1
         misfits.append(replace(misfit, row=row, name=f"[{misfit.row - starts[row]}]{misfit.name}"))
-    return pa.ListArray.from_arrays(offsets, made, type=type, mask=array.is_null()), misfits
+    return pa.ListArray.from_arrays(offsets, fitted, type=type, mask=array.is_null()), misfits
 
 
 def _fit_map(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
     offsets, entries = _parts(array)
     keys, items = entries.flatten()
-    made_keys, bad_keys = fit(keys, type.key_type, timezone)
+    fitted_keys, bad_keys = fit(keys, type.key_type, timezone)
     starts = offsets.to_pylist()
     if bad_keys:
         # A map needs every key, so the whole map is rescued.
         rows = {bisect_right(starts, misfit.row) - 1 for misfit in bad_keys}
-        made, misfits = _fit_map(with_nulls(array, rows), type, timezone)
-        return made, misfits + _misfits(array, sorted(rows))
-    made_items, beside = fit(items, type.item_type, timezone)
-    names = text(keys).to_pylist() if beside else []
+        fitted, misfits = _fit_map(with_nulls(array, rows), type, timezone)
+        return fitted, misfits + _misfits(array, sorted(rows))
+    fitted_items, nested = fit(items, type.item_type, timezone)
+    names = text(keys).to_pylist() if nested else []
     misfits = [
         replace(misfit, row=bisect_right(starts, misfit.row) - 1, name=f".{names[misfit.row]}{misfit.name}")
-        for misfit in beside
+        for misfit in nested
     ]
-    return pa.MapArray.from_arrays(offsets, made_keys, made_items, type=type, mask=array.is_null()), misfits
+    return pa.MapArray.from_arrays(offsets, fitted_keys, fitted_items, type=type, mask=array.is_null()), misfits
 
 
 Cast = Callable[[pa.Array], pa.Array]
@@ -258,42 +258,42 @@ def _fit_scalars(array: pa.Array, type: pa.DataType, cast: Cast) -> tuple[pa.Arr
     return pa.concat_arrays([left, right]), left_rows + [middle + row for row in right_rows]
 
 
-def _exact_cast(found: pa.DataType, type: pa.DataType, timezone: str | None) -> Cast | None:
+def _exact_cast(source: pa.DataType, type: pa.DataType, timezone: str | None) -> Cast | None:
     """Return the cast from one type to another; None when they are unrelated."""
-    if is_.is_timestamp(found) and is_.is_timestamp(type):
-        return _moment_cast(found, type, timezone)
-    if is_.is_date(found) and is_.is_date(type):
+    if is_.is_timestamp(source) and is_.is_timestamp(type):
+        return _moment_cast(source, type, timezone)
+    if is_.is_date(source) and is_.is_date(type):
         return lambda array: _within(array.cast(type), *_DAYS)
-    if found == type:
+    if source == type:
         return lambda array: array
     if is_.is_floating(type):
-        if is_.is_floating(found):
+        if is_.is_floating(source):
             return lambda array: _narrowed(array, type)
-        if is_.is_integer(found):
+        if is_.is_integer(source):
             return lambda array: _whole_as_float(array, type)
-        if is_.is_decimal(found):
+        if is_.is_decimal(source):
             return lambda array: _decimal_as_float(array, type)
-    if is_.is_integer(found) and is_.is_decimal(type):
+    if is_.is_integer(source) and is_.is_decimal(type):
         # Arrow checks the range of the integer type, not the values, unless they are already decimals.
         return lambda array: array.cast(pa.decimal128(20, 0)).cast(type)
-    if (is_.is_integer(found) or is_.is_decimal(found)) and (is_.is_integer(type) or is_.is_decimal(type)):
+    if (is_.is_integer(source) or is_.is_decimal(source)) and (is_.is_integer(type) or is_.is_decimal(type)):
         return lambda array: array.cast(type)
     return None
 
 
-def _moment_cast(found: pa.DataType, type: pa.DataType, timezone: str | None) -> Cast | None:
+def _moment_cast(source: pa.DataType, type: pa.DataType, timezone: str | None) -> Cast | None:
     seconds = _DAYS[0] * 86_400, (_DAYS[1] + 1) * 86_400 - 1
     first, last = seconds[0] * 1_000_000, seconds[1] * 1_000_000 + 999_999
-    if (found.tz is None) == (type.tz is None):
+    if (source.tz is None) == (type.tz is None):
         return lambda array: _within(array.cast(type), first, last)
-    if found.tz is not None or timezone is None:
+    if source.tz is not None or timezone is None:
         return None
 
     def in_zone(array: pa.Array) -> pa.Array:
         local = _within(array.cast(pa.timestamp("us")), first, last)
-        made = pc.assume_timezone(local, timezone, ambiguous="earliest", nonexistent="earliest")
+        instants = pc.assume_timezone(local, timezone, ambiguous="earliest", nonexistent="earliest")
         # A time skipped by a clock change would convert back to another one.
-        return _unless(pc.not_equal(pc.local_timestamp(made), local), made.cast(type))
+        return _unless(pc.not_equal(pc.local_timestamp(instants), local), instants.cast(type))
 
     return in_zone
 
@@ -306,10 +306,10 @@ def _within(array: pa.Array, first: int, last: int) -> pa.Array:
 
 
 def _narrowed(array: pa.Array, type: pa.DataType) -> pa.Array:
-    made = array.cast(type)
+    narrow = array.cast(type)
     if type.bit_width >= array.type.bit_width:
-        return made
-    return _unless(pc.and_(pc.not_equal(made.cast(array.type), array), pc.is_finite(array)), made)
+        return narrow
+    return _unless(pc.and_(pc.not_equal(narrow.cast(array.type), array), pc.is_finite(array)), narrow)
 
 
 def _whole_as_float(array: pa.Array, type: pa.DataType) -> pa.Array:
@@ -329,10 +329,10 @@ def _decimal_as_float(array: pa.Array, type: pa.DataType) -> pa.Array:
     return _narrowed(pa.array([None if value is None else float(value) for value in values], pa.float64()), type)
 
 
-def _unless(wrong: pa.Array, made: pa.Array) -> pa.Array:
+def _unless(wrong: pa.Array, result: pa.Array) -> pa.Array:
     if pc.any(wrong).as_py():
         raise pa.ArrowInvalid
-    return made
+    return result
 
 
 def _moments(array: pa.Array) -> pa.Array:
@@ -350,23 +350,23 @@ def _moments(array: pa.Array) -> pa.Array:
         return pa.array(texts, STRING)
     if is_.is_timestamp(type) and type.tz is not None:
         array = array.cast(pa.timestamp(type.unit, tz="UTC"))
-    made = array.cast(STRING)
+    texts = array.cast(STRING)
     if is_.is_date(type):
-        return made
-    made = pc.replace_substring(made, " ", "T", max_replacements=1)
-    made = pc.replace_substring_regex(made, r"(\.[0-9]*[1-9])0+(Z?)$", r"\1\2")
-    made = pc.replace_substring_regex(made, r"\.0+(Z?)$", r"\1")
+        return texts
+    texts = pc.replace_substring(texts, " ", "T", max_replacements=1)
+    texts = pc.replace_substring_regex(texts, r"(\.[0-9]*[1-9])0+(Z?)$", r"\1\2")
+    texts = pc.replace_substring_regex(texts, r"\.0+(Z?)$", r"\1")
     # Years that Arrow cannot format are shown as the stored number.
-    return pc.replace_substring_regex(made, r"^<.*: (-?[0-9]+)>$", rf"\1 {type.unit} since 1970-01-01")
+    return pc.replace_substring_regex(texts, r"^<.*: (-?[0-9]+)>$", rf"\1 {type.unit} since 1970-01-01")
 
 
 def _quoted(texts: pa.Array) -> pa.Array:
-    made = _joined('"', texts, '"')
-    odd = pc.fill_null(pc.match_substring_regex(texts, r'["\\\x00-\x1f]'), False)
-    if not pc.any(odd).as_py():
-        return made
-    escaped = [json.dumps(shown, ensure_ascii=False) for shown in texts.filter(odd).to_pylist()]
-    return pc.replace_with_mask(made, odd, pa.array(escaped, STRING))
+    quoted = _joined('"', texts, '"')
+    special = pc.fill_null(pc.match_substring_regex(texts, r'["\\\x00-\x1f]'), False)
+    if not pc.any(special).as_py():
+        return quoted
+    escaped = [json.dumps(shown, ensure_ascii=False) for shown in texts.filter(special).to_pylist()]
+    return pc.replace_with_mask(quoted, special, pa.array(escaped, STRING))
 
 
 def _enclosed(start: str, content: pa.Array, end: str, array: pa.Array) -> pa.Array:

@@ -259,8 +259,8 @@ class _TypeBuilder:
         forms = [self.of(schema) for schema in schemas]
         filled = [form for form in forms if form.schema != "null"]
         if len(filled) <= 1:
-            known = (filled or forms)[0]
-            return _AvroType([form.schema for form in forms], known.raw, known.type)
+            only = (filled or forms)[0]
+            return _AvroType([form.schema for form in forms], only.raw, only.type)
         labels = [f"{BRANCH}{number}" for number in range(len(filled))]
         _, raw, type = _struct(list(zip(labels, filled, strict=True)))
         branches = (
@@ -356,34 +356,34 @@ def _decompressed(data: bytes, codec: str, number: int) -> bytes:
                 return data
             case "deflate":
                 inflated = zlib.decompressobj(-zlib.MAX_WBITS)
-                made = inflated.decompress(data, _BLOCK + 1)
-                if len(made) <= _BLOCK and not inflated.eof:
+                content = inflated.decompress(data, _BLOCK + 1)
+                if len(content) <= _BLOCK and not inflated.eof:
                     raise Broken("corrupt", f"block {number} of the Avro file is truncated")
             case "bzip2" | "zstandard":
                 name = "bz2" if codec == "bzip2" else "zstd"
-                made = pa.CompressedInputStream(pa.BufferReader(data), name).read(_BLOCK + 1)
+                content = pa.CompressedInputStream(pa.BufferReader(data), name).read(_BLOCK + 1)
             case "xz":
-                made = LZMADecompressor().decompress(data, _BLOCK + 1)
+                content = LZMADecompressor().decompress(data, _BLOCK + 1)
             case "snappy":
-                made = _unsnapped(data)
+                content = _unsnapped(data)
             case _:
                 raise Broken("avro-codec", f"the codec {codec!r} is not supported")
     except (zlib.error, OSError, EOFError, ValueError, LZMAError, pa.ArrowException) as error:
         check_memory(error)
         raise Broken("corrupt", f"block {number} of the Avro file cannot be decompressed: {reason(error)}") from error
-    if len(made) > _BLOCK:
+    if len(content) > _BLOCK:
         raise Broken("expands-too-much", f"block {number} of the Avro file expands to more than {_BLOCK:,} bytes")
-    return bytes(made)
+    return bytes(content)
 
 
 def _unsnapped(data: bytes) -> bytes:
     length = varint(iter(data))
     if length > _BLOCK:
         raise Broken("expands-too-much", f"a block of the Avro file expands to more than {_BLOCK:,} bytes")
-    made: bytes = pa.decompress(data[:-4], decompressed_size=length, codec="snappy", asbytes=True)
-    if zlib.crc32(made).to_bytes(4, "big") != data[-4:]:
+    content: bytes = pa.decompress(data[:-4], decompressed_size=length, codec="snappy", asbytes=True)
+    if zlib.crc32(content).to_bytes(4, "big") != data[-4:]:
         raise Broken("corrupt", "a block of the Avro file does not match its checksum")
-    return made
+    return content
 
 
 def _batch(records: list[object], form: _AvroType) -> pa.RecordBatch:

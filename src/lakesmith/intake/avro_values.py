@@ -76,8 +76,8 @@ def parse_avro(writer: AvroSchema) -> tuple[Any, Mapping[str, Any]]:
 def avro_shape(writer: AvroSchema) -> pa.DataType:
     """Return the columns of a schema, as a struct."""
     schema, named = parse_avro(writer)
-    found = avro_type(schema, named, frozenset())
-    return found if _is_record(schema) else pa.struct([("value", found)])
+    type = avro_type(schema, named, frozenset())
+    return type if _is_record(schema) else pa.struct([("value", type)])
 
 
 def avro_type(schema: Any, named: Mapping[str, Any], above: frozenset[str]) -> pa.DataType:
@@ -118,15 +118,15 @@ def read_avro(writer: AvroSchema, value: bytes, start: int) -> Mapping[str, obje
     stream = io.BytesIO(value)
     stream.seek(start)
     try:
-        found: object = schemaless_reader(stream, schema, None)
+        content: object = schemaless_reader(stream, schema, None)
     # The library raises all kinds of exceptions for bytes that do not fit.
     except Exception as error:  # noqa: BLE001
         return Unreadable("bad-avro", f"the value does not fit its schema: {type(error).__name__} {error}".strip())
     if stream.tell() != len(value):
         return Unreadable("bad-avro", f"{len(value) - stream.tell():,} bytes are left over after the value")
     if '"uuid"' in writer.text or '"time-' in writer.text or writer.imports:
-        found = _as_texts(found)
-    return found if isinstance(found, dict) and _is_record(schema) else {"value": found}
+        content = _as_texts(content)
+    return content if isinstance(content, dict) and _is_record(schema) else {"value": content}
 
 
 def _is_record(schema: Any) -> bool:

@@ -78,13 +78,13 @@ def _opened(file: BinaryIO, format: Format) -> Iterator[tuple[pa.Schema, Iterato
         _check_type(pa.struct(list(schema)), "", 0)
         yield schema, batches
         return
-    with ExitStack() as held:
-        spooled = held.enter_context(tempfile.SpooledTemporaryFile(max_size=SIZE))
+    with ExitStack() as stack:
+        spooled = stack.enter_context(tempfile.SpooledTemporaryFile(max_size=SIZE))
         if not file.seekable():
             shutil.copyfileobj(file, spooled)
             file = cast(BinaryIO, spooled)
         recording = _RecordingFile(file)
-        reader = held.enter_context(orc.reader()) if format == "orc" else None
+        reader = stack.enter_context(orc.reader()) if format == "orc" else None
         with _as_broken(recording, format):
             if reader is None:
                 schema, batches, rows = _parquet(recording)
@@ -243,17 +243,17 @@ def _check_type(type: pa.DataType, name: str, depth: int) -> None:
 
 def _bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in batches of bounded size."""
-    held: list[pa.RecordBatch] = []
+    waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         for part in _cut(batch):
-            if held and (rows + len(part) > ROWS or size + part.nbytes > SIZE):
-                yield pa.concat_batches(held)
-                held, rows, size = [], 0, 0
-            held.append(part)
+            if waiting and (rows + len(part) > ROWS or size + part.nbytes > SIZE):
+                yield pa.concat_batches(waiting)
+                waiting, rows, size = [], 0, 0
+            waiting.append(part)
             rows, size = rows + len(part), size + part.nbytes
-    if held:
-        yield pa.concat_batches(held)
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -267,8 +267,8 @@ def _fitted(batch: pa.RecordBatch, target: Target, number: int) -> pa.RecordBatc
     batch, problems = _readable(batch)
     rows = batch.to_struct_array()
     texts = as_json(rows).to_pylist()
-    made, misfits = fit(rows, pa.struct(list(target.schema)), target.timezone)
-    columns = made.flatten()
+    fitted, misfits = fit(rows, pa.struct(list(target.schema)), target.timezone)
+    columns = fitted.flatten()
     rescued: dict[int, list[str]] = {}
     for misfit in misfits:
         # The row is a struct, so each name starts with a dot.
@@ -279,11 +279,11 @@ def _fitted(batch: pa.RecordBatch, target: Target, number: int) -> pa.RecordBatc
     if problems:
         columns = [with_nulls(column, set(problems)) for column in columns]
     count = len(batch)
-    beside = [f"{{{', '.join(rescued[row])}}}" if row in rescued else None for row in range(count)]
+    rescued_texts = [f"{{{', '.join(rescued[row])}}}" if row in rescued else None for row in range(count)]
     unreadable = [shown(problems[row][1].encode()) if row in problems else None for row in range(count)]
     codes = [str(problems[row][0]) if row in problems else None for row in range(count)]
     raws = [text.encode() for text in texts]
-    result = with_hidden_columns(columns, raws, target, beside, unreadable, codes)
+    result = with_hidden_columns(columns, raws, target, rescued_texts, unreadable, codes)
     return result.append_column(SOURCE_ROW, pa.array(range(number, number + count), pa.int64()))
 
 

@@ -66,8 +66,8 @@ def unwrap(record: Row | None, key: object | None = None) -> tuple[Row, Row] | U
     if operation in ("insert", "update") and not isinstance(row, Mapping):
         return Unreadable("not-an-envelope", f"an {operation} without the row after it")
     stored = before if operation in ("update", "delete") else None
-    made = row if isinstance(row, Mapping) else _of_key(key) if operation == "delete" else {}
-    return made, _audit(operation, envelope, source, stored=stored)
+    payload = row if isinstance(row, Mapping) else _of_key(key) if operation == "delete" else {}
+    return payload, _audit(operation, envelope, source, stored=stored)
 
 
 def row_type(envelope: pa.DataType) -> pa.DataType:
@@ -86,8 +86,8 @@ def _payload(record: Row) -> object:
 def _of_key(key: object | None) -> Row:
     if not isinstance(key, Mapping):
         return {}
-    found = _payload(key)
-    return found if isinstance(found, Mapping) else {}
+    payload = _payload(key)
+    return payload if isinstance(payload, Mapping) else {}
 
 
 def _audit(operation: str, envelope: Row, source: Row | None = None, stored: object = None) -> Row:

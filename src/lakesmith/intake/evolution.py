@@ -50,13 +50,13 @@ def fields_of(writer: WriterSchema, *, envelope: bool = False) -> Fields:
     """Return the fields of a row by a schema; with `envelope`, of the row inside the envelope."""
     match writer:
         case AvroSchema():
-            found = dict(_avro_fields(writer))
+            fields = dict(_avro_fields(writer))
         case ProtobufSchema():
             message = message_at(writer, FIRST)
-            found = {} if message is None else dict(_message_fields("", message, frozenset()))
+            fields = {} if message is None else dict(_message_fields("", message, frozenset()))
         case JsonSchema():
-            found = _JsonFields(writer).fields()
-    return _row_fields(found) if envelope else found
+            fields = _JsonFields(writer).fields()
+    return _row_fields(fields) if envelope else fields
 
 
 def breaking_changes(
@@ -66,27 +66,29 @@ def breaking_changes(
 
     `columns` are the table's by path; `required` columns must not be NULL.
     """
-    held = {path.lower(): type for path, type in columns.items()}
-    there = {path.lower(): info for path, info in now.items()}
-    was = {path.lower(): info for path, info in (before or {}).items()}
+    stored = {path.lower(): type for path, type in columns.items()}
+    new = {path.lower(): info for path, info in now.items()}
+    old = {path.lower(): info for path, info in (before or {}).items()}
     lines: list[str] = []
     for path, info in now.items():
-        lines += _field_breaks(path, info, was.get(path.lower()), held.get(path.lower()))
+        lines += _field_breaks(path, info, old.get(path.lower()), stored.get(path.lower()))
     for path, info in (before or {}).items():
-        around = parent_path(path.lower()) or ""
+        parent = parent_path(path.lower()) or ""
         # Where a nested field has changed its type, its parts get no line of their own.
-        is_whole = around not in was or (around in there and there[around].type == was[around].type)
-        if path.lower() not in there and info.needed and is_whole:
+        is_whole = parent not in old or (parent in new and new[parent].type == old[parent].type)
+        if path.lower() not in new and info.needed and is_whole:
             lines.append(f"- {path}{_of(info.type)}, which readers need")
     for name in required:
-        reported = before is not None and (name.lower() not in was or was[name.lower()].needed)
-        if now and name.lower() not in there and not reported:
+        reported = before is not None and (name.lower() not in old or old[name.lower()].needed)
+        if now and name.lower() not in new and not reported:
             lines.append(f"- {name}, which is required")
     return lines
 
 
-def _field_breaks(path: str, info: SchemaField, earlier: SchemaField | None, held: pa.DataType | None) -> Iterator[str]:
-    reader = held if held is not None else earlier.type if earlier else None
+def _field_breaks(
+    path: str, info: SchemaField, earlier: SchemaField | None, stored: pa.DataType | None
+) -> Iterator[str]:
+    reader = stored if stored is not None else earlier.type if earlier else None
     if (earlier is None or earlier.type != info.type) and not _fits(reader, info.type, known=earlier is not None):
         yield f"~ {path}{_of(reader)} →{_of(info.type)}"
     if earlier is None:
@@ -165,31 +167,31 @@ def _avro_part(
     path: str, schema: Any, named: Mapping[str, Any], inside: frozenset[str], *, needed: bool = False
 ) -> Iterator[tuple[str, SchemaField]]:
     branches = schema if isinstance(schema, list) else [schema]
-    some = [branch for branch in branches if _avro_name(branch) != "null"]
+    filled = [branch for branch in branches if _avro_name(branch) != "null"]
     type = avro_type(schema, named, inside)
-    only = some[0] if len(some) == 1 else None
+    only = filled[0] if len(filled) == 1 else None
     if isinstance(only, str) and only in named and only not in inside:
         only = named[only]
-    kind = only.get("type") if isinstance(only, dict) else None
-    enum = only if isinstance(only, dict) and kind == "enum" else None
+    word = only.get("type") if isinstance(only, dict) else None
+    enum = only if isinstance(only, dict) and word == "enum" else None
     yield (
         path,
         SchemaField(
             type=outer_type(type),
-            may_lack=len(some) < len(branches),
+            may_lack=len(filled) < len(branches),
             needed=needed,
             symbols=frozenset(enum["symbols"]) if enum else None,
             open_enum=enum is not None and "default" in enum,
-            branches=frozenset(map(_avro_name, some)),
+            branches=frozenset(map(_avro_name, filled)),
         ),
     )
     if not isinstance(only, dict):
         return
-    if kind == "record" and only["name"] not in inside:
+    if word == "record" and only["name"] not in inside:
         yield from _avro_record(path, only, named, inside)
-    elif kind == "array":
+    elif word == "array":
         yield from _avro_part(f"{path}[]", only["items"], named, inside)
-    elif kind == "map":
+    elif word == "map":
         yield from _avro_part(f"{path}{{}}", only["values"], named, inside)
 
 

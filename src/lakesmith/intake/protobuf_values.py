@@ -104,8 +104,8 @@ def _field(message: Any, field: Any) -> object:
 
 def _single(value: Any, field: Any) -> object:
     if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return known.name if known else str(value)
+        symbol = field.enum_type.values_by_number.get(value)
+        return symbol.name if symbol else str(value)
     if field.message_type is None:
         return value
     name = field.message_type.full_name
@@ -134,12 +134,12 @@ def message_at(writer: ProtobufSchema, place: tuple[int, ...]) -> Any:
     """Return the message at a position of the file; None when there is none."""
     pool, names = _pool(writer)
     try:
-        found = pool.FindMessageTypeByName(names[place[0]])
+        message = pool.FindMessageTypeByName(names[place[0]])
         for index in place[1:]:
-            found = found.nested_types[index]
+            message = message.nested_types[index]
     except IndexError:
         return None
-    return found
+    return message
 
 
 @lru_cache(maxsize=256)
@@ -175,8 +175,8 @@ def _field_type(field: Any, above: frozenset[str]) -> pa.DataType:
     if is_map(field):
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
         return pa.map_(single_type(key, above), single_type(value, above))
-    found = single_type(field, above)
-    return pa.list_(found) if field.is_repeated else found
+    type = single_type(field, above)
+    return pa.list_(type) if field.is_repeated else type
 
 
 def single_type(field: Any, above: frozenset[str]) -> pa.DataType:

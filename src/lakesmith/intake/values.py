@@ -109,8 +109,8 @@ class ValueDecoder:
         writer = self.schemas.get(of[0])
         if writer is None or isinstance(writer, JsonSchema):
             return pa.struct([])
-        found = avro_shape(writer) if isinstance(writer, AvroSchema) else protobuf_shape(writer, of[1])
-        return debezium.row_type(found) if self.envelope else found
+        type = avro_shape(writer) if isinstance(writer, AvroSchema) else protobuf_shape(writer, of[1])
+        return debezium.row_type(type) if self.envelope else type
 
     def reads(self, writer: WriterSchema) -> bool:
         """Whether the schema is of the topic's format."""
@@ -170,10 +170,10 @@ def _index(data: Iterator[int]) -> int:
     return index
 
 
-def headers(values: Sequence[bytes | None], kind: Values) -> set[Header]:
+def headers(values: Sequence[bytes | None], format: Values) -> set[Header]:
     """Return the distinct schema headers of values."""
-    found = (header(value, kind) for value in values if value is not None and value[:1] == b"\x00")
-    return {parsed[0] for parsed in found if not isinstance(parsed, Unreadable)}
+    parsed_headers = (header(value, format) for value in values if value is not None and value[:1] == b"\x00")
+    return {parsed[0] for parsed in parsed_headers if not isinstance(parsed, Unreadable)}
 
 
 def key_texts(keys: pa.Array) -> pa.Array:
@@ -222,8 +222,8 @@ def _all_lines(values: Sequence[bytes | None]) -> Records | None:
 
 
 def _concat(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    some = list(batches)
-    return some[0] if len(some) == 1 else pa.concat_batches(some)
+    several = list(batches)
+    return several[0] if len(several) == 1 else pa.concat_batches(several)
 
 
 def _read(writer: WriterSchema, value: bytes, place: tuple[int, ...], start: int) -> Record:

@@ -90,11 +90,11 @@ def _struct_of(fields: Mapping[str, Value]) -> pa.DataType:
 def normalise(record: Mapping[str, Value], target: Target) -> dict[str, Value]:
     """Return the record with single values wrapped in a list or struct, as their columns require."""
     types = target.schema.types
-    made: dict[str, Value] = {}
+    normal: dict[str, Value] = {}
     for name, value in record.items():
         place = target.places.get(name, target.places.get(name.lower()))
-        made[name] = value if place is None else _normal(value, types[place])
-    return made
+        normal[name] = value if place is None else _normal(value, types[place])
+    return normal
 
 
 def _normal(value: Value, type: pa.DataType) -> Value:
@@ -133,8 +133,8 @@ def _decoder(head: bytes, encoding: str | None) -> tuple[codecs.IncrementalDecod
             encoding = "utf-8"
     try:
         "".encode(encoding)  # rejects codecs that are not for text
-        found = codecs.lookup("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
-        return found.incrementaldecoder("strict"), encoding
+        codec = codecs.lookup("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
+        return codec.incrementaldecoder("strict"), encoding
     except LookupError as error:
         raise Broken("bad-encoding", f"the encoding {encoding!r}, which the file declares, is unknown") from error
 

@@ -106,7 +106,7 @@ def starting_offsets(
     table: Table, source: Kafka, settings: Mapping[str, str], reached: Mapping[str, int | str], topic: Topic
 ) -> dict[int, int]:
     """Return, by partition, the offset to continue from. Lost records are an error, unless accepted."""
-    known = offsets(source, reached)
+    reached_offsets = offsets(source, reached)
     accepted = _accepted(table, source, settings)
     before = reached.get(TOPIC)
     if before and topic.id and before != topic.id:
@@ -116,14 +116,14 @@ def starting_offsets(
                 source,
                 f"the topic {source.topic} was deleted and created again (its id was {_id_text(int(before))}, "
                 f"and is now {_id_text(topic.id)}): records of the old one after "
-                f"{', '.join(f'{part}:{at}' for part, at in sorted(known.items()))} can no longer be read",
+                f"{', '.join(f'{part}:{at}' for part, at in sorted(reached_offsets.items()))} can no longer be read",
                 [f"{source.topic}:{_id_text(topic.id)}"],
             )
-        known = {}
-    gaps, ways = [], []
+        reached_offsets = {}
+    gaps, entries = [], []
     since = {}
     for part, low in topic.low.items():
-        at = known.get(part)
+        at = reached_offsets.get(part)
         high = topic.high[part]
         if at is None:
             since[part] = high if source.starting == "latest" and not reached else low
@@ -133,17 +133,17 @@ def starting_offsets(
             since[part] = low
         elif at < low:
             gaps.append(f"partition {part} was read up to {at} and now starts at {low} ({low - at:,} offsets lost)")
-            ways.append(f"{source.topic}/{part}:{low}")
+            entries.append(f"{source.topic}/{part}:{low}")
         else:
             gaps.append(f"partition {part} was read up to {at} and now ends at {high}")
-            ways.append(f"{source.topic}/{part}:{at}")
-    for part in sorted(known.keys() - topic.low.keys()):
-        if int(accepted.get(part, 0)) < known[part]:
-            gaps.append(f"partition {part} was read up to {known[part]} and no longer exists")
-            ways.append(f"{source.topic}/{part}:{known[part]}")
+            entries.append(f"{source.topic}/{part}:{at}")
+    for part in sorted(reached_offsets.keys() - topic.low.keys()):
+        if int(accepted.get(part, 0)) < reached_offsets[part]:
+            gaps.append(f"partition {part} was read up to {reached_offsets[part]} and no longer exists")
+            entries.append(f"{source.topic}/{part}:{reached_offsets[part]}")
     if gaps:
         what = f"records of {source.topic} were lost before they were read: {'; '.join(gaps)}"
-        raise _lost(table, source, what, ways)
+        raise _lost(table, source, what, entries)
     return since
 
 
@@ -331,13 +331,13 @@ def _accepted(table: Table, source: Kafka, settings: Mapping[str, str]) -> dict[
     return accepted
 
 
-def _lost(table: Table, source: Kafka, what: str, ways: Sequence[str]) -> DataError:
+def _lost(table: Table, source: Kafka, what: str, entries: Sequence[str]) -> DataError:
     return DataError(
         "offsets-lost",
         what,
         at=table.declared_at,
         hint="keep records longer (retention.ms of the topic) or run more often; to continue without these, add "
-        f"{ACCEPT}: {', '.join(ways)} to the connection '{source.connection}', which accepts this loss and no other",
+        f"{ACCEPT}: {', '.join(entries)} to the connection '{source.connection}', which accepts this loss and no other",
     )
 
 

@@ -78,24 +78,24 @@ class Registry:
 
     def latest(self, subject: str) -> Schema | None:
         """Return the subject's latest schema; None when there is no such subject."""
-        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
-        return self._schema(found["id"], found) if found else None
+        response = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        return self._schema(response["id"], response) if response else None
 
     def versions(self, subject: str) -> tuple[Schema, ...]:
         """Return every schema of the subject, oldest first; empty when there is no such subject."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
-        found = [self._get(f"{path}/{number}") for number in self._get(path) or ()]
-        return tuple(self._schema(version["id"], version) for version in found if version)
+        response = [self._get(f"{path}/{number}") for number in self._get(path) or ()]
+        return tuple(self._schema(version["id"], version) for version in response if version)
 
     def by_id(self, id: int) -> Schema | None:
         """Return the schema with an id; None when there is none."""
-        found = self._get(f"/schemas/ids/{id}")
-        return self._schema(id, found) if found else None
+        response = self._get(f"/schemas/ids/{id}")
+        return self._schema(id, response) if response else None
 
     def find_version(self, subject: str, text: str) -> tuple[int, int] | None:
         """Return the id and the version of an Avro schema in a subject; None when it is not registered."""
-        found = self._call("POST", f"/subjects/{quote(subject, safe='')}", {"schema": text})
-        return (found["id"], found["version"]) if found else None
+        response = self._call("POST", f"/subjects/{quote(subject, safe='')}", {"schema": text})
+        return (response["id"], response["version"]) if response else None
 
     def incompatibilities(self, subject: str, text: str) -> tuple[str, ...] | None:
         """Return why the subject's compatibility level rejects a new Avro schema; None when it is compatible.
@@ -103,10 +103,10 @@ class Registry:
         The reasons may be empty: not every registry returns them.
         """
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
-        found = self._call("POST", path, {"schema": text})
-        if found is None or found["is_compatible"]:
+        response = self._call("POST", path, {"schema": text})
+        if response is None or response["is_compatible"]:
             return None
-        return tuple(map(str, found.get("messages") or ()))
+        return tuple(map(str, response.get("messages") or ()))
 
     def register(self, subject: str, text: str) -> int:
         """Register an Avro schema in a new or existing subject, and return its id. A registered schema keeps its id."""
@@ -114,8 +114,8 @@ class Registry:
 
     def level(self, subject: str) -> str | None:
         """Return the subject's own compatibility level, such as `BACKWARD`; None when it has none."""
-        found = self._get(f"/config/{quote(subject, safe='')}")
-        return str(found["compatibilityLevel"]) if found else None
+        response = self._get(f"/config/{quote(subject, safe='')}")
+        return str(response["compatibilityLevel"]) if response else None
 
     def set_level(self, subject: str, level: str) -> None:
         """Set the compatibility level of a subject."""
@@ -146,12 +146,12 @@ class Registry:
 
     def _have(self, method: str, path: str, body: Mapping[str, str]) -> Any:
         """Return the response; a missing one is an error."""
-        found = self._call(method, path, body)
-        if found is None:
+        response = self._call(method, path, body)
+        if response is None:
             what = f"the schema registry at {self.url} has no resource {path}"
             hint = "check that registry: is the address of its API; for Apicurio it ends in /apis/ccompat/v7"
             raise InfrastructureError("registry-rejected", what, hint=hint)
-        return found
+        return response
 
     def _call(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
         """Return the response; None for 404. Every call can be repeated safely."""

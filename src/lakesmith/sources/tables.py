@@ -84,8 +84,8 @@ def _delta_version(table: Table, source: OtherTable) -> tuple[int, str]:
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
-        found = DeltaTable(source.location)
-        return found.version(), str(found.metadata().id)
+        delta = DeltaTable(source.location)
+        return delta.version(), str(delta.metadata().id)
     except TableNotFoundError as error:
         raise _missing(table, source) from error
     except (DeltaError, OSError, ValueError) as error:
@@ -93,9 +93,9 @@ def _delta_version(table: Table, source: OtherTable) -> tuple[int, str]:
 
 
 def _iceberg_snapshot(table: Table, source: OtherTable) -> tuple[int, str] | None:
-    found = open_iceberg(table, source)
-    snapshot = found.metadata.current_snapshot_id
-    return None if snapshot is None else (snapshot, str(found.metadata.table_uuid))
+    iceberg = open_iceberg(table, source)
+    snapshot = iceberg.metadata.current_snapshot_id
+    return None if snapshot is None else (snapshot, str(iceberg.metadata.table_uuid))
 
 
 def _missing(table: Table, source: OtherTable) -> DataError:
