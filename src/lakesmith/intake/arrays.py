@@ -148,7 +148,9 @@ def leaves(array: pa.Array) -> Iterable[pa.Array]:
     if is_.is_struct(array.type):
         for child in array.flatten():
             yield from leaves(child)
-    elif is_.is_map(array.type) or is_any_list(array.type):
+    elif is_any_list(array.type):
+        yield from leaves(array.flatten())
+    elif is_.is_map(array.type):
         yield from leaves(_parts(array)[1])
     else:
         yield array

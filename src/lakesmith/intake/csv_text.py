@@ -14,12 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from lakesmith.intake.rows import Abort, Broken, Target, Unreadable, fit_rows, is_utf8, with_hidden_columns
+from lakesmith.intake.rows import Abort, Broken, Target, Unreadable, block_rows, is_utf8, with_hidden_columns
 from lakesmith.intake.shapes import STRING, storable
 from lakesmith.intake.split import Records, at_edge
 from lakesmith.intake.texts import read_texts, surely_exact
 
-_SMALL = 256
 _DELIMITERS = (",", ";", "\t", "|", ":")
 _QUOTE = ord('"')
 _QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')
@@ -73,21 +72,12 @@ def shape(header: Header) -> pa.DataType:
 
 
 def rows(records: Records, header: Header, target: Target) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of CSV records. A block that cannot be read at once is read in ever smaller parts."""
+    """Yield the rows of CSV records."""
     if not target.surveyed:
         unknown = [name for name in header.names if storable(name) and name.lower() not in target.places]
         if unknown:
             raise Abort("new-fields", "", unknown[0])
-    whole = _block(records, header, target)
-    if whole is not None:
-        yield whole
-    elif len(records) > _SMALL:
-        step = -(-len(records) // 8)
-        for start in range(0, len(records), step):
-            yield from rows(records.part(start, min(start + step, len(records))), header, target)
-    else:
-        raws = records.raws()
-        yield fit_rows([parse(raw, header) for raw in raws], raws, target)
+    return block_rows(records, lambda part: _block(part, header, target), lambda raw: parse(raw, header), target)
 
 
 def split_misquoted(records: Records, header: Header, newline: bytes = b"\n") -> Records:

@@ -10,32 +10,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
-from lakesmith.intake.rows import Target, Unreadable, as_json, fit_rows, is_utf8, shape_of, with_hidden_columns
+from lakesmith.intake.arrays import leaves, map_leaves
+from lakesmith.intake.rows import Target, Unreadable, as_json, block_rows, is_utf8, shape_of, with_hidden_columns
 from lakesmith.intake.shapes import STRING, Number, one_each, storable
 from lakesmith.intake.split import Records
 from lakesmith.intake.texts import read_texts, surely_exact
 
 Record = Mapping[str, object] | Unreadable
-_SMALL = 256
-"""A block of at most this many records is read one by one when something in it does not fit."""
 _DEEP = 200
 _OPEN, _CLOSE, _OPEN_ARRAY = b"{}["
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def rows(records: Records, target: Target) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of JSON texts. A block that cannot be read at once is read in ever smaller parts."""
-    whole = _block(records, target)
-    if whole is not None:
-        yield whole
-        return
-    if len(records) <= _SMALL:
-        raws = records.raws()
-        yield fit_rows([parse(raw) for raw in raws], raws, target)
-        return
-    step = -(-len(records) // 8)
-    for start in range(0, len(records), step):
-        yield from rows(records.part(start, min(start + step, len(records))), target)
+    """Yield the rows of JSON texts."""
+    return block_rows(records, lambda part: _block(part, target), parse, target)
 
 
 def shape(records: Records) -> pa.DataType:
@@ -85,6 +74,10 @@ def begins_with_object(text: bytes) -> bool:
 
 def _block(records: Records, target: Target) -> pa.RecordBatch | None:
     """Return all records at once; None when any of them must be read by itself."""
+
+    def typed(texts: pa.Array, type: pa.DataType) -> pa.Array:
+        return read_texts(texts, type, target.timezone)
+
     quick = [(field.name, _quick(field.type)) for field in target.schema]
     if not quick or any(type is None for _, type in quick):
         return None
@@ -92,7 +85,8 @@ def _block(records: Records, target: Target) -> pa.RecordBatch | None:
         table = _read(records, pa.schema(quick))
         if table is None:
             return None
-        columns = [_cast(_one(table.column(field.name)), field.type, target.timezone) for field in target.schema]
+        arrays = (table.column(name).combine_chunks() for name in target.schema.names)
+        columns = [map_leaves(*pair, typed) for pair in zip(arrays, target.schema.types, strict=True)]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     return with_hidden_columns(columns, records.raws(), target)
@@ -139,39 +133,14 @@ def _quick(type: pa.DataType) -> pa.DataType | None:
     return None if is_.is_map(type) or is_.is_binary(type) else type
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _cast(array: pa.Array, type: pa.DataType, timezone: str | None) -> pa.Array:
-    is_ = pa.types
-    if is_.is_decimal(type):
-        array.validate(full=True)  # the block reader ignores digits beyond the precision
-        return array
-    if array.type == type and not is_.is_nested(type):
-        return array
-    if is_.is_struct(type):
-        children = [_cast(array.field(place), field.type, timezone) for place, field in enumerate(type)]
-        return pa.StructArray.from_arrays(children, fields=list(type), mask=array.is_null())
-    if is_.is_list(type):
-        items = _cast(array.values, type.value_type, timezone)
-        return pa.ListArray.from_arrays(array.offsets, items, type=type, mask=array.is_null())
-    return read_texts(array, type, timezone)
-
-
 def _exact(table: pa.Table) -> bool:
-    arrays = (array for column in table.columns for chunk in column.chunks for array in _floating(chunk))
-    return all(map(surely_exact, arrays))
-
-
-def _floating(array: pa.Array) -> Iterator[pa.Array]:
-    if pa.types.is_floating(array.type):
-        yield array
-    elif pa.types.is_struct(array.type):
-        for child in array.flatten():
-            yield from _floating(child)
-    elif pa.types.is_list(array.type):
-        yield from _floating(array.flatten())
+    """Whether all numbers are surely exact: the block reader ignores digits beyond the precision of a decimal."""
+    for array in (leaf for column in table.columns for chunk in column.chunks for leaf in leaves(chunk)):
+        if pa.types.is_decimal(array.type):
+            array.validate(full=True)
+        elif pa.types.is_floating(array.type) and not surely_exact(array):
+            return False
+    return True
 
 
 def _fields(found: Iterable[pa.Field]) -> pa.DataType:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_float
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -18,7 +18,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from functools import cached_property, lru_cache, reduce
 from hashlib import blake2b
 from json.encoder import encode_basestring
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -27,8 +27,13 @@ from pyarrow import types as is_
 from lakesmith.columns import CORRUPT, ERROR_CODE, RESCUED, ROW_HASH
 from lakesmith.intake.shapes import STRING, Number, exact_as_double, record_type, storable, type_of, wider, widest
 
+if TYPE_CHECKING:
+    from lakesmith.intake.split import Records
+
 SHOWN = 65_536
 """How many bytes of an unreadable record are stored."""
+_SMALL = 256
+"""A block of at most this many records is read one by one when something in it does not fit."""
 _ALWAYS_FITS = {STRING: str, pa.bool_(): bool}
 """By column type, the Python class of values that it stores unchanged."""
 _WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
@@ -153,6 +158,26 @@ def fit_rows(
             rescued[number] = as_json(unfit)
     arrays = [pa.array(values, type=type) for values, type in zip(columns, types, strict=True)]
     return with_hidden_columns(arrays, raws, target, *texts)
+
+
+def block_rows(
+    records: Records,
+    block: Callable[[Records], pa.RecordBatch | None],
+    parse: Callable[[bytes], Mapping[str, object] | Unreadable],
+    target: Target,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of records. `block` reads them at once; where it cannot, ever smaller parts are read."""
+    whole = block(records)
+    if whole is not None:
+        yield whole
+    elif len(records) > _SMALL:
+        step = -(-len(records) // 8)
+        for start in range(0, len(records), step):
+            part = records.part(start, min(start + step, len(records)))
+            yield from block_rows(part, block, parse, target)
+    else:
+        raws = records.raws()
+        yield fit_rows([parse(raw) for raw in raws], raws, target)
 
 
 def with_hidden_columns(
