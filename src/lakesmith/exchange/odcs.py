@@ -11,13 +11,13 @@ from lakesmith.declare.spark_type import ArrayType, DecimalType, MapType, Simple
 from lakesmith.declare.table import Column, Table
 from lakesmith.errors import InfrastructureError
 from lakesmith.exchange.declaration_keys import (
+    Keys,
     contract_keys,
     duration_text,
     exact_number,
     given,
     limit_text,
     rule_keys,
-    share_text,
     written_keys,
 )
 from lakesmith.exchange.odcs_sql import VENDOR, batch_condition, batch_query, row_condition, row_query
@@ -53,12 +53,10 @@ def library() -> Any:
 
 def odcs_text(table: Table, *, lake: str) -> str:
     """Return the document as YAML."""
-    standard = library()
-    rules: dict[str | None, list[Any]] = {None: [], **{column.name: [] for column in table.columns}}
+    rules: dict[str | None, list[Keys]] = {None: [], **{column.name: [] for column in table.columns}}
     for column in table.columns:
         if column.check is not None:
-            rule = _row_sql(checks.RowSql(condition=column.check), None)
-            rules[column.name].append(standard.DataQuality(**rule))
+            rules[column.name].append(_row_sql(checks.RowSql(condition=column.check), None))
     for check in table.checks:
         column_name, rule = _rule(check, rules)
         rules[column_name].append(rule)
@@ -66,27 +64,27 @@ def odcs_text(table: Table, *, lake: str) -> str:
     properties = [_column(column, table, keys, rules[column.name]) for column in table.columns]
     terms = contract_keys(table.contract, table.terms)
     version = terms.pop("version", None)
-    document = standard.OpenDataContractStandard(
+    document = library().OpenDataContractStandard(
         apiVersion=API_VERSION,
         kind="DataContract",
         id=f"{lake}:{table.name}",
         name=str(table.name),
         version=version or "1",
         status="active",
-        description=standard.Description(purpose=table.description) if table.description else None,
+        description={"purpose": table.description} if table.description else None,
         schema=[
-            standard.SchemaObject(
-                name=table.name.name,
-                physicalName=str(table.name),
-                physicalType="table",
-                logicalType="object",
-                description=table.description,
-                tags=list(table.tags) or None,
-                properties=properties or None,
-                quality=rules[None] or None,
-            )
+            {
+                "name": table.name.name,
+                "physicalName": str(table.name),
+                "physicalType": "table",
+                "logicalType": "object",
+                "description": table.description,
+                "tags": list(table.tags) or None,
+                "properties": properties or None,
+                "quality": rules[None] or None,
+            }
         ],
-        team=standard.Team(name=table.owner) if table.owner else None,
+        team={"name": table.owner} if table.owner else None,
         slaProperties=_freshness(table.freshness),
         customProperties=_custom(
             contract=terms.pop("mode"),
@@ -98,21 +96,20 @@ def odcs_text(table: Table, *, lake: str) -> str:
     return yaml_document(document.model_dump(exclude_none=True, by_alias=True))
 
 
-def _freshness(seconds: float | None) -> list[Any] | None:
+def _freshness(seconds: float | None) -> list[Keys] | None:
     text = duration_text(seconds)
     if text is None:
         return None
-    value = exact_number(Decimal(text[:-1]))
-    return [library().ServiceLevelAgreementProperty(property="freshness", value=value, unit=text[-1])]
+    return [{"property": "freshness", "value": exact_number(Decimal(text[:-1])), "unit": text[-1]}]
 
 
-def _column(column: Column, table: Table, keys: list[str], quality: list[Any]) -> Any:
+def _column(column: Column, table: Table, keys: list[str], quality: list[Keys]) -> Keys:
     # The standard's JSON Schema requires a type, unlike its text.
-    typed: dict[str, Any] = _typed(parse_type(column.type)) if column.type else {"logicalType": "string"}
+    typed: Keys = _typed(parse_type(column.type)) if column.type else {"logicalType": "string"}
     options = _options(column, table, typed["logicalType"]) if column.type else {}
     if options:
         typed["logicalTypeOptions"] = {**typed.get("logicalTypeOptions", {}), **options}
-    return library().SchemaProperty(
+    return dict(
         name=column.name,
         **typed,
         required=column.required or None,
@@ -133,30 +130,28 @@ def _column(column: Column, table: Table, keys: list[str], quality: list[Any]) -
     )
 
 
-def _typed(type: SparkType) -> dict[str, Any]:
+def _typed(type: SparkType) -> Keys:
     """Return the standard's fields for a type."""
-    model = library()
     match type:
         case SimpleType():
-            fields: dict[str, Any] = {"logicalType": _LOGICAL[type.name]}
+            fields: Keys = {"logicalType": _LOGICAL[type.name]}
             if type.name.startswith("timestamp"):
                 fields["logicalTypeOptions"] = {"timezone": type.name == "timestamp"}
         case DecimalType():
             fields = {"logicalType": "number"}
         case ArrayType():
-            fields = {"logicalType": "array", "items": model.SchemaProperty(**_typed(type.element))}
+            fields = {"logicalType": "array", "items": _typed(type.element)}
         case MapType():
-            key, value = (model.SchemaProperty(**_typed(each)) for each in (type.key, type.value))
-            fields = {"logicalType": "map", "map": model.MapDefinition(key=key, value=value)}
+            fields = {"logicalType": "map", "map": {"key": _typed(type.key), "value": _typed(type.value)}}
         case StructType():
-            properties = [model.SchemaProperty(name=name, **_typed(each)) for name, each in type.fields]
+            properties = [{"name": name, **_typed(each)} for name, each in type.fields]
             fields = {"logicalType": "object", "properties": properties}
     return fields | {"physicalType": str(type)}
 
 
-def _options(column: Column, table: Table, logical: str) -> dict[str, Any]:
+def _options(column: Column, table: Table, logical: str) -> Keys:
     """Return bounds as options of the type. The rule itself is among the quality rules too, with its name."""
-    options: dict[str, Any] = {}
+    options: Keys = {}
     for check in table.checks:
         rule = check.rule
         if not isinstance(rule, checks.Range | checks.Length) or rule.column != column.name:
@@ -173,10 +168,9 @@ def _options(column: Column, table: Table, logical: str) -> dict[str, Any]:
     return options
 
 
-def _rule(check: checks.Check, columns: Collection[str | None]) -> tuple[str | None, Any]:
+def _rule(check: checks.Check, columns: Collection[str | None]) -> tuple[str | None, Keys]:
     """Return the check as a rule of the standard, with its column if it has one."""
     rule = check.rule
-    custom: dict[str, Any] = {"where": check.where}
     column: str | None = None
     match rule:
         # The standard's metrics apply to all rows.
@@ -185,18 +179,13 @@ def _rule(check: checks.Check, columns: Collection[str | None]) -> tuple[str | N
         case checks.Required(columns=(only,)) if only in columns:
             column, fields = only, _library("nullValues", mustBe=0)
         case checks.NullRate() if rule.column in columns:
-            most = share_text(rule.max) or ""
-            share = Decimal(most[:-1]) if most.endswith("%") else Decimal(most) * 100
-            column, fields = (
-                rule.column,
-                _library("nullValues", unit="percent", mustBeLessOrEqualTo=exact_number(share)),
-            )
+            percent = exact_number(Decimal(repr(rule.max)) * 100)
+            column, fields = rule.column, _library("nullValues", unit="percent", mustBeLessOrEqualTo=percent)
         case checks.In() if rule.column in columns:
             column, fields = rule.column, _library("invalidValues", {"validValues": list(rule.values)}, mustBe=0)
         case checks.Pattern() if rule.column in columns:
             column, fields = rule.column, _library("invalidValues", {"pattern": rule.matches}, mustBe=0)
         case checks.Unique():
-            custom["within"] = rule.within if rule.within != "batch" else None
             if len(rule.columns) == 1 and rule.columns[0] in columns:
                 column, fields = rule.columns[0], _library("duplicateValues", mustBe=0)
             else:
@@ -209,40 +198,41 @@ def _rule(check: checks.Check, columns: Collection[str | None]) -> tuple[str | N
             fields = _batch_sql(rule, check.where)
         case _:
             fields = _custom_rule(rule)
-    custom |= {"onFail": check.on_fail, "failAbove": limit_text(check.fail_above), "owner": check.owner}
-    return column, library().DataQuality(
-        name=check.name,
-        description=check.description,
-        severity=_SEVERITIES[check.on_fail],
-        customProperties=_custom(**custom),
-        **fields,
+    custom = _custom(
+        where=check.where,
+        within="table" if isinstance(rule, checks.Unique) and rule.within == "table" and not check.where else None,
+        onFail=check.on_fail,
+        failAbove=limit_text(check.fail_above),
+        owner=check.owner,
     )
+    about = {"name": check.name, "description": check.description, "severity": _SEVERITIES[check.on_fail]}
+    return column, {**about, **fields, "customProperties": custom}
 
 
-def _row_sql(rule: checks.RowSql, where: str | None) -> dict[str, Any]:
+def _row_sql(rule: checks.RowSql, where: str | None) -> Keys:
     query = row_query(rule.condition, where)
     if row_condition(query, where) != rule.condition:
         return _custom_rule(rule)
     return {"type": "sql", "query": query, "mustBe": 0}
 
 
-def _batch_sql(rule: checks.BatchSql, where: str | None) -> dict[str, Any]:
+def _batch_sql(rule: checks.BatchSql, where: str | None) -> Keys:
     query = batch_query(rule.condition, where)
     if batch_condition(query, ("=", True)) != (rule.condition, where):
         return _custom_rule(rule)
     return {"type": "sql", "query": query, "mustBe": True}
 
 
-def _custom_rule(rule: checks.CheckRule) -> dict[str, Any]:
+def _custom_rule(rule: checks.CheckRule) -> Keys:
     key, value = rule_keys(rule)
     return {"type": "custom", "engine": VENDOR, "implementation": {key: value}}
 
 
-def _library(metric: str, arguments: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+def _library(metric: str, arguments: Keys | None = None, **fields: Any) -> Keys:
     return {"type": "library", "metric": metric, "arguments": arguments, **fields}
 
 
-def _bounds(rule: checks.RowCount) -> dict[str, Any]:
+def _bounds(rule: checks.RowCount) -> Keys:
     match rule.min, rule.max:
         case least, most if least == most:
             return {"mustBe": least}
@@ -254,6 +244,5 @@ def _bounds(rule: checks.RowCount) -> dict[str, Any]:
             return {"mustBeBetween": [least, most]}
 
 
-def _custom(**values: Any) -> list[Any] | None:
-    model = library().CustomProperty
-    return [model(property=key, value=value, vendor=VENDOR) for key, value in given(**values).items()] or None
+def _custom(**values: Any) -> list[Keys] | None:
+    return [{"property": key, "value": value, "vendor": VENDOR} for key, value in given(**values).items()] or None
