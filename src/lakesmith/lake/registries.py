@@ -8,7 +8,7 @@ from typing import Literal
 
 from lakesmith.declare import Table
 from lakesmith.declare.contract import Registered
-from lakesmith.declare.spark_type import ArrayType, MapType, SimpleType, SparkType, StructType, parse_type
+from lakesmith.declare.spark_type import SimpleType, parse_type
 from lakesmith.declare.table import Column
 from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, UsageError, raise_all
 from lakesmith.exchange.avro import avro_schema
@@ -159,7 +159,7 @@ def _difference(column: Column, field: AvroField | None) -> tuple[str, str]:
     name = column.name
     if field is None:
         return f"the registry's schema has no field '{name}'", "remove the column, or register a schema that has it"
-    if column.type is not None and _avro_type(parse_type(column.type)) != field.type:
+    if column.type is not None and parse_type(column.type, _avro_type) != field.type:
         what = f"'{name}' is {column.type} here, but {field.type} in the registry"
         return what, f"write {name}: {_column_text(field)}, or register another schema"
     required = column.is_required
@@ -174,19 +174,9 @@ def _column_text(field: AvroField) -> str:
     return f'"{field.type!s}"' if field.nullable else f'{{type: "{field.type!s}", required: true}}'
 
 
-def _avro_type(type: SparkType) -> SparkType:
-    """Return the type as Avro stores it: its smallest integer is `int`."""
-    match type:
-        case SimpleType(name="tinyint" | "smallint"):
-            return SimpleType("int")
-        case ArrayType():
-            return ArrayType(_avro_type(type.element))
-        case MapType():
-            return MapType(_avro_type(type.key), _avro_type(type.value))
-        case StructType():
-            return StructType(tuple((name, _avro_type(each)) for name, each in type.fields))
-        case _:
-            return type
+def _avro_type(name: str) -> SimpleType:
+    """Return a simple type as Avro stores it: its smallest integer is `int`."""
+    return SimpleType("int" if name in ("tinyint", "smallint") else name)
 
 
 def _problem(code: str, what: str, at: Place, table: Table, hint: str) -> DeclarationError:

@@ -19,7 +19,7 @@ _ENOUGH_BATCHES = 5
 _ENOUGH_IN_SEASON = 4
 _ENOUGH_VALUES = 50
 """A drift check needs this many values: fewer vary by chance."""
-_AS_NORMAL = 1.4826
+_NORMAL_DEVIATION = 1.4826
 """The median absolute deviation times this is the standard deviation of normally distributed values."""
 _LEAST_SPREAD = 0.05
 """The smallest spread, as a share of the median, so that a constant value may change a little."""
@@ -73,32 +73,32 @@ def judge(measure: Measure, measured: Measurements) -> CheckVerdict:
             observed = ", ".join(f"{sql} = {value}" for sql, value in values.items() if sql != "passes")
             return CheckVerdict(passed=bool(values["passes"]), observed=observed, expected=condition)
         case checks.Freshness(column=column, within=within):
-            return _fresh(column, within, values["newest"], measured.pinned_at)
+            return _judge_freshness(column, within, values["newest"], measured.pinned_at)
         case checks.RowCount() as rule:
-            return _counted(rule, int(str(values["rows"])), measured.past)
+            return _judge_row_count(rule, int(str(values["rows"])), measured.past)
         case checks.NullRate(column=column, max=most):
             rows, filled = int(str(values["rows"])), int(str(values["filled"]))
             rate = (rows - filled) / rows if rows else 0.0
             expected = f"at most {most:.2%} of {column} NULL"
             return CheckVerdict(passed=rate <= most, observed=f"{rate:.2%}", expected=expected, value=rate)
         case checks.Distinct() as rule:
-            return _bounded(f"values of {rule.column}", values["value"], rule.min, rule.max)
+            return _judge_bounds(f"values of {rule.column}", values["value"], rule.min, rule.max)
         case checks.Bounds() as rule:
             name = f"{rule.of} {rule.at}" if rule.at is not None else rule.of
-            return _bounded(f"{name} of {rule.column}", values["value"], rule.min, rule.max)
+            return _judge_bounds(f"{name} of {rule.column}", values["value"], rule.min, rule.max)
         case checks.Reconcile() as rule:
-            return _reconciled(rule, values["own"], measured.theirs)
+            return _judge_reconciliation(rule, values["own"], measured.theirs)
         case checks.Drift() as rule:
-            return _drifted(rule, values, measured.past)
+            return _judge_drift(rule, values, measured.past)
         case checks.Anomaly() as rule:
-            return _usual(rule, values["value"], measured)
+            return _judge_anomaly(rule, values["value"], measured)
         case checks.SchemaIs() as rule:
-            return _has_columns(rule, measured.types)
+            return _judge_schema(rule, measured.types)
         case _:
             assert_never(measure.rule)
 
 
-def _fresh(column: str, within: float, newest: object, pinned_at: int) -> CheckVerdict:
+def _judge_freshness(column: str, within: float, newest: object, pinned_at: int) -> CheckVerdict:
     expected = f"the newest {column} at most {within:,.0f} seconds old"
     if newest is None:
         return CheckVerdict(passed=False, observed=f"every {column} is NULL", expected=expected)
@@ -107,23 +107,23 @@ def _fresh(column: str, within: float, newest: object, pinned_at: int) -> CheckV
     return CheckVerdict(passed=age <= within, observed=f"{when}, {age:,.0f} seconds old", expected=expected, value=age)
 
 
-def _counted(rule: checks.RowCount, rows: int, past: Sequence[PastResult]) -> CheckVerdict:
-    bounds = _bounded("rows", rows, rule.min, rule.max)
+def _judge_row_count(rule: checks.RowCount, rows: int, past: Sequence[PastResult]) -> CheckVerdict:
+    bounds = _judge_bounds("rows", rows, rule.min, rule.max)
     before = [each.value for each in past[: rule.last] if each.value is not None]
     if rule.change is None or not bounds.passed or not before:
         observed = bounds.observed if before or rule.change is None else f"{bounds.observed}; no earlier batch"
         return CheckVerdict(passed=bounds.passed, observed=observed, expected=bounds.expected, value=float(rows))
     mean = fmean(before)
-    apart = abs(rows - mean) / mean if mean else float(rows > 0)
+    deviation = abs(rows - mean) / mean if mean else float(rows > 0)
     return CheckVerdict(
-        passed=apart <= rule.change,
-        observed=f"{rows:,} rows, {apart:.0%} from the mean of {len(before)} earlier batches, {mean:,.0f}",
+        passed=deviation <= rule.change,
+        observed=f"{rows:,} rows, {deviation:.0%} from the mean of {len(before)} earlier batches, {mean:,.0f}",
         expected=f"at most {rule.change:.0%} from the mean of earlier batches",
         value=float(rows),
     )
 
 
-def _bounded(name: str, value: object, least: object, most: object) -> CheckVerdict:
+def _judge_bounds(name: str, value: object, least: object, most: object) -> CheckVerdict:
     low, high = (None if each is None else Decimal(str(each)) for each in (least, most))
     bounds = [f">= {low}"] if low is not None else []
     bounds += [f"<= {high}"] if high is not None else []
@@ -146,7 +146,7 @@ def _number(value: object) -> Decimal | None:
     return number if number.is_finite() else None
 
 
-def _reconciled(rule: checks.Reconcile, own: object, theirs: str | None) -> CheckVerdict:
+def _judge_reconciliation(rule: checks.Reconcile, own: object, theirs: str | None) -> CheckVerdict:
     expected = f"{rule.own} = {rule.theirs} of {rule.table}"
     if theirs is None:
         observed = "not judged: the batch recomputes keys from more rows than are new"
@@ -154,14 +154,14 @@ def _reconciled(rule: checks.Reconcile, own: object, theirs: str | None) -> Chec
     ours, other = _number(own or 0), _number(theirs or 0)
     if ours is None or other is None:
         return CheckVerdict(passed=False, observed=f"{own} against {theirs}", expected=expected)
-    apart = abs(ours - other)
-    room = abs(other) * Decimal(str(rule.tolerance or 0))
+    deviation = abs(ours - other)
+    tolerance = abs(other) * Decimal(str(rule.tolerance or 0))
     return CheckVerdict(
-        passed=apart <= room, observed=f"{ours:f} against {other:f}", expected=expected, value=float(ours)
+        passed=deviation <= tolerance, observed=f"{ours:f} against {other:f}", expected=expected, value=float(ours)
     )
 
 
-def _drifted(rule: checks.Drift, values: Mapping[str, object], past: Sequence[PastResult]) -> CheckVerdict:
+def _judge_drift(rule: checks.Drift, values: Mapping[str, object], past: Sequence[PastResult]) -> CheckVerdict:
     spread = values["spread"]
     now = Distribution.from_metrics(int(str(values["count"])), None if spread is None else str(spread))
     expected = f"{rule.method} of {rule.column} at most {rule.max}"
@@ -181,7 +181,7 @@ def _drifted(rule: checks.Drift, values: Mapping[str, object], past: Sequence[Pa
     )
 
 
-def _usual(rule: checks.Anomaly, value: object, measured: Measurements) -> CheckVerdict:
+def _judge_anomaly(rule: checks.Anomaly, value: object, measured: Measurements) -> CheckVerdict:
     expected = f"{rule.of} near its earlier values"
     if value is None:
         return CheckVerdict(passed=False, observed=f"{rule.of} is NULL", expected=expected)
@@ -197,13 +197,13 @@ def _usual(rule: checks.Anomaly, value: object, measured: Measurements) -> Check
         observed = f"{number:g}; not judged: {len(values)} earlier good batches, {_ENOUGH_BATCHES} are needed"
         return CheckVerdict(passed=True, observed=observed, expected=expected, value=number)
     middle = median(values)
-    spread = _AS_NORMAL * median(abs(each - middle) for each in values)
-    room = float(rule.deviations) * max(spread, _LEAST_SPREAD * abs(middle))
+    spread = _NORMAL_DEVIATION * median(abs(each - middle) for each in values)
+    tolerance = float(rule.deviations) * max(spread, _LEAST_SPREAD * abs(middle))
     when = {"hour": f" at {at:%H} o'clock", "weekday": f" on a {at:%A}", "none": ""}[season]
     return CheckVerdict(
-        passed=abs(number - middle) <= room,
+        passed=abs(number - middle) <= tolerance,
         observed=f"{number:g}",
-        expected=f"{rule.of} between {middle - room:g} and {middle + room:g}{when} ({len(values)} batches)",
+        expected=f"{rule.of} between {middle - tolerance:g} and {middle + tolerance:g}{when} ({len(values)} batches)",
         value=number,
     )
 
@@ -220,7 +220,7 @@ def _same_season(one: datetime, other: datetime, season: checks.Season) -> bool:
             assert_never(season)
 
 
-def _has_columns(rule: checks.SchemaIs, types: Mapping[str, str]) -> CheckVerdict:
+def _judge_schema(rule: checks.SchemaIs, types: Mapping[str, str]) -> CheckVerdict:
     low = {name.lower(): type for name, type in types.items()}
     wrong = [f"no {name}" for name in rule.columns if name.lower() not in low]
     wrong += [

@@ -69,17 +69,17 @@ def _named_like_key(column: str) -> bool:
     return column.lower().rpartition("_")[2] in _KEY_SUFFIXES or column.lower().endswith(("id", "uuid"))
 
 
-def propose(columns: Sequence[ColumnProfile], seen: ProfiledTable) -> tuple[Proposal, ...]:
+def propose(columns: Sequence[ColumnProfile], profiled: ProfiledTable) -> tuple[Proposal, ...]:
     """Return proposals that the table does not declare yet: first columns, then checks."""
-    if not seen.profiled_rows:
+    if not profiled.profiled_rows:
         return ()
     usable = [column for column in columns if is_identifier(column.column)]
-    candidates = [each for column in usable for each in _of_column(column, seen)]
-    candidates += [*_newest(usable, seen), _row_count(seen)]
-    existing = {identity for check in seen.table.checks for identity in _identities(check.rule)}
+    candidates = [each for column in usable for each in _column_checks(column, profiled)]
+    candidates += [*_freshness(usable, profiled), _row_count(profiled)]
+    existing = {identity for check in profiled.table.checks for identity in _existing_rules(check.rule)}
     new = [each for each in candidates if each.identity not in existing]
-    declared = {column.name.lower() for column in seen.table.columns}
-    return (*_types(usable, declared), *_named(new, seen))
+    declared = {column.name.lower() for column in profiled.table.columns}
+    return (*_types(usable, declared), *_named(new, profiled))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,66 +96,66 @@ class _Candidate:
         return self.key, (self.column.lower(),) if self.column else ()
 
 
-def _identities(rule: CheckRule) -> set[tuple[str, tuple[str, ...]]]:
+def _existing_rules(rule: CheckRule) -> set[tuple[str, tuple[str, ...]]]:
     """Return the rule's kind and columns: a second rule with the same is not proposed."""
     key = rule.of if isinstance(rule, Bounds) else RULE_KEYS.get(type(rule), "")
     columns = () if isinstance(rule, Freshness) else tuple(column.lower() for column in columns_named(rule))
     return {(key, (column,)) for column in columns} if isinstance(rule, Required) else {(key, columns)}
 
 
-def _of_column(column: ColumnProfile, seen: ProfiledTable) -> Iterator[_Candidate]:
-    present = seen.profiled_rows - column.nulls
-    yield from _presence(column, present, seen)
+def _column_checks(column: ColumnProfile, profiled: ProfiledTable) -> Iterator[_Candidate]:
+    present = profiled.profiled_rows - column.nulls
+    yield from _null_checks(column, present, profiled)
     if not present:
         return
-    yield from _uniqueness(column, present, seen)
-    for reference in seen.references:
+    yield from _unique_check(column, present, profiled)
+    for reference in profiled.references:
         if reference.column == column.column:
             body = {"columns": [column.column], "table": str(reference.table), "key": [reference.key]}
             reason = f"every value of {column.column} is in {reference.table}.{reference.key}"
             yield _Candidate(key="references", column=column.column, body=body, reason=reason)
-    if listed := _list(column, seen):
+    if listed := _value_list(column, profiled):
         yield listed
     elif column.longest is not None:
-        yield from _text(column, present)
+        yield from _text_checks(column, present)
     elif not column.masked:
-        yield from _bounds(column, present, seen)
+        yield from _range_checks(column, present, profiled)
 
 
-def _presence(column: ColumnProfile, present: int, seen: ProfiledTable) -> Iterator[_Candidate]:
+def _null_checks(column: ColumnProfile, present: int, profiled: ProfiledTable) -> Iterator[_Candidate]:
     name = column.column
     if not column.nulls:
-        reason = f"{name} is not NULL in any of {_counted(seen.profiled_rows)}"
+        reason = f"{name} is not NULL in any of {_counted(profiled.profiled_rows)}"
         yield _Candidate(key="required", column=name, body=[name], reason=reason)
     elif present and column.null_rate < _MOST_NULLS:
         most = min(math.ceil((column.null_rate * 1.5 + 0.01) * 100), 99)
-        reason = f"{name} is NULL in {_share(column.null_rate)} of {_counted(seen.profiled_rows)}"
+        reason = f"{name} is NULL in {_share(column.null_rate)} of {_counted(profiled.profiled_rows)}"
         yield _Candidate(key="null_rate", column=name, body={"column": name, "max": f"{most}%"}, reason=reason)
 
 
-def _uniqueness(column: ColumnProfile, present: int, seen: ProfiledTable) -> Iterator[_Candidate]:
+def _unique_check(column: ColumnProfile, present: int, profiled: ProfiledTable) -> Iterator[_Candidate]:
     if not column.unique or present < 2 or (present < _ENOUGH and not _named_like_key(column.column)):
         return
-    reason = f"{column.column} has {present:,} values in {_counted(seen.profiled_rows)}, all different"
+    reason = f"{column.column} has {present:,} values in {_counted(profiled.profiled_rows)}, all different"
     yield _Candidate(key="unique", column=column.column, body=column.column, reason=reason)
 
 
-def _list(column: ColumnProfile, seen: ProfiledTable) -> _Candidate | None:
+def _value_list(column: ColumnProfile, profiled: ProfiledTable) -> _Candidate | None:
     """Return an `in` check when the values are few and each is frequent."""
     values = [each.value for each in column.frequent]
     listed = column.counted and column.distinct == len(values) and 1 < len(values) <= FEW_VALUES
     often = all(each.rows is not None and each.rows > 1 for each in column.frequent)
     short = all(isinstance(value, int) or len(str(value)) <= _LONG_VALUE for value in values)
-    if not (listed and often and short) or column.masked or len(values) >= seen.profiled_rows * _MAX_DISTINCT_SHARE:
+    if not (listed and often and short) or column.masked or len(values) >= profiled.profiled_rows * _MAX_DISTINCT_SHARE:
         return None
     if column.type not in (*INTEGER_DIGITS, "string"):
         return None
     ordered = sorted(values, key=lambda value: (isinstance(value, str), value))
-    reason = f"{column.column} has {len(values)} values in {_counted(seen.profiled_rows)}"
+    reason = f"{column.column} has {len(values)} values in {_counted(profiled.profiled_rows)}"
     return _Candidate(key="in", column=column.column, body={"column": column.column, "values": ordered}, reason=reason)
 
 
-def _text(column: ColumnProfile, present: int) -> Iterator[_Candidate]:
+def _text_checks(column: ColumnProfile, present: int) -> Iterator[_Candidate]:
     name = column.column
     pattern = next((each for each in TEXT_PATTERNS if each.name == column.pattern), None)
     if pattern:
@@ -171,13 +171,13 @@ def _text(column: ColumnProfile, present: int) -> Iterator[_Candidate]:
     else:
         if shortest:
             body["min"] = 1
-        body["max"] = int(_nice(Decimal(longest) * Decimal("1.5"), down=False))
+        body["max"] = int(_round_number(Decimal(longest) * Decimal("1.5"), down=False))
         span = str(longest) if shortest == longest else f"{shortest} to {longest}"
         reason = f"the values of {name} have {span} characters"
     yield _Candidate(key="length", column=name, body=body, reason=reason)
 
 
-def _bounds(column: ColumnProfile, present: int, seen: ProfiledTable) -> Iterator[_Candidate]:
+def _range_checks(column: ColumnProfile, present: int, profiled: ProfiledTable) -> Iterator[_Candidate]:
     low, high, name = column.min, column.max, column.column
     if column.type in _TIMES:
         if isinstance(low, date) and isinstance(high, date) and (first := _first_day(low, high)):
@@ -187,7 +187,7 @@ def _bounds(column: ColumnProfile, present: int, seen: ProfiledTable) -> Iterato
     if not isinstance(low, int | float | Decimal) or isinstance(low, bool) or column.not_finite:
         return
     assert isinstance(high, int | float | Decimal)
-    bounds = _outwards(low, high)
+    bounds = _round_bounds(low, high)
     if bounds is None:
         return
     counts_up = column.type in INTEGER_DIGITS and (_named_like_key(name) or (column.unique and present >= _ENOUGH))
@@ -200,32 +200,32 @@ def _bounds(column: ColumnProfile, present: int, seen: ProfiledTable) -> Iterato
     else:
         body = {"column": name, "min": bounds[0], "max": bounds[1]}
     yield _Candidate(key="range", column=name, body=body, reason=reason)
-    if seen.full_batches and not counts_up and present >= _ENOUGH:
-        yield from _middle(column)
+    if profiled.full_batches and not counts_up and present >= _ENOUGH:
+        yield from _typical_value_checks(column)
 
 
-def _middle(column: ColumnProfile) -> Iterator[_Candidate]:
+def _typical_value_checks(column: ColumnProfile) -> Iterator[_Candidate]:
     """Propose bounds for mean and median. Only for tables that each batch replaces: increments vary more."""
     name, mean, spread = column.column, column.mean, column.deviation
     if mean is not None and spread:
         room = spread / 2
-        if bounds := _outwards(mean - room, mean + room, room=Decimal(0)):
+        if bounds := _round_bounds(mean - room, mean + room, room=Decimal(0)):
             body = {"column": name, "min": bounds[0], "max": bounds[1]}
             reason = f"the mean of {name} is {mean:.6g}, its standard deviation {spread:.6g}"
             yield _Candidate(key="mean", column=name, body=body, reason=reason)
     low, middle, high = (column.quantiles.get(at) for at in ("0.25", "0.5", "0.75"))
     if low is None or middle is None or high is None or not low < middle < high:
         return
-    if bounds := _outwards(low, high, room=Decimal(0)):
+    if bounds := _round_bounds(low, high, room=Decimal(0)):
         body = {"column": name, "at": Decimal("0.5"), "min": bounds[0], "max": bounds[1]}
         reason = f"half of the values of {name} are between {low:.6g} and {high:.6g}, the median is {middle:.6g}"
         yield _Candidate(key="quantile", column=name, body=body, reason=reason)
 
 
-def _newest(columns: Iterable[ColumnProfile], seen: ProfiledTable) -> list[_Candidate]:
+def _freshness(columns: Iterable[ColumnProfile], profiled: ProfiledTable) -> list[_Candidate]:
     """Propose freshness for the column with the most recent time."""
     ages = [
-        (seen.now - _moment(column.max), column.column)
+        (profiled.now - _moment(column.max), column.column)
         for column in columns
         if column.type in _TIMES and not column.masked and isinstance(column.max, date)
     ]
@@ -240,12 +240,12 @@ def _newest(columns: Iterable[ColumnProfile], seen: ProfiledTable) -> list[_Cand
     return [_Candidate(key="freshness", column=None, body=body, reason=reason)]
 
 
-def _row_count(seen: ProfiledTable) -> _Candidate:
-    if seen.full_batches and seen.rows > 1:
-        least = _nice(Decimal(seen.rows) / 2, down=True)
-        reason = f"the table has {seen.rows:,} rows, and each batch replaces it"
+def _row_count(profiled: ProfiledTable) -> _Candidate:
+    if profiled.full_batches and profiled.rows > 1:
+        least = _round_number(Decimal(profiled.rows) / 2, down=True)
+        reason = f"the table has {profiled.rows:,} rows, and each batch replaces it"
         return _Candidate(key="row_count", column=None, body={"min": max(1, int(least))}, reason=reason)
-    reason = f"the table has {_counted(seen.rows)}, and a batch adds some of them"
+    reason = f"the table has {_counted(profiled.rows)}, and a batch adds some of them"
     return _Candidate(key="row_count", column=None, body={"min": 1}, reason=reason)
 
 
@@ -264,16 +264,17 @@ def _is_simple(text: str) -> bool:
     return isinstance(type, DecimalType) or str(type) in SIMPLE_TYPES
 
 
-def _named(candidates: Sequence[_Candidate], seen: ProfiledTable) -> Iterator[Proposal]:
+def _named(candidates: Sequence[_Candidate], profiled: ProfiledTable) -> Iterator[Proposal]:
     """Return the checks with unique names, without those that a column promises already."""
-    taken = {check.name for check in seen.table.checks}
-    keys = key_columns(seen.table.load)
+    taken = {check.name for check in profiled.table.checks}
+    keys = key_columns(profiled.table.load)
     for each in candidates:
-        if each.key in ("required", "unique") and _promised(each, seen.table, keys):
+        if each.key in ("required", "unique") and _promised(each, profiled.table, keys):
             continue
         name = unique_name(f"{each.column[:200]}_{each.key}" if each.column else each.key, taken)
         taken.add(name)
-        sample = f" (in a sample of {_counted(seen.profiled_rows)})" if seen.sampled and each.key != "row_count" else ""
+        in_sample = profiled.sampled and each.key != "row_count"
+        sample = f" (in a sample of {_counted(profiled.profiled_rows)})" if in_sample else ""
         rule = {each.key: each.body, "on_fail": "warn"}
         yield Proposal(name=name, kind="check", rule=rule, reason=each.reason + sample)
 
@@ -300,7 +301,7 @@ def proposals_text(proposals: Sequence[Proposal]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _outwards(low: object, high: object, room: Decimal = Decimal("0.5")) -> tuple[object, object] | None:
+def _round_bounds(low: object, high: object, room: Decimal = Decimal("0.5")) -> tuple[object, object] | None:
     """Return round bounds around two numbers, with some room. Bounds of non-negative numbers stay non-negative."""
     with localcontext(prec=700):
         least, most = Decimal(str(low)), Decimal(str(high))
@@ -312,15 +313,15 @@ def _outwards(low: object, high: object, room: Decimal = Decimal("0.5")) -> tupl
         above = ((most + span * room) / step).to_integral_value(ROUND_CEILING) * step
         if least >= 0:
             below = max(below, Decimal(0))
-        bounds = _shortest(below), _shortest(above)
+        bounds = _plain_number(below), _plain_number(above)
     return bounds if all(len(yaml_flow(bound)) <= _MAX_DIGITS for bound in bounds) else None
 
 
-def _shortest(number: Decimal) -> int | Decimal:
+def _plain_number(number: Decimal) -> int | Decimal:
     return int(number) if number == number.to_integral_value() else number.normalize()
 
 
-def _nice(number: Decimal, *, down: bool) -> Decimal:
+def _round_number(number: Decimal, *, down: bool) -> Decimal:
     """Return the next number with one significant digit."""
     step = Decimal(10) ** number.adjusted()
     return (number / step).to_integral_value(ROUND_FLOOR if down else ROUND_CEILING) * step
