@@ -9,7 +9,7 @@ import pytest
 from tests.plan.lakes import bronze, facts, lake, made, named
 
 from lakesmith.declare import Append, Changes, Load, Merge, Replace, ReplacePartitions, Scd2, Snapshot, Table
-from lakesmith.plan.explain import explain_step
+from lakesmith.plan.explain import describe
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.planner import make_plan
@@ -69,7 +69,7 @@ def test_days_are_split_into_chunks_with_one_commit_each() -> None:
         "2026-01-31 to 2026-01-31",
     ]
     step = next(found.steps)
-    assert explain_step(step).what == "rebuild the rows with day from 2026-01-01 to 2026-01-10"
+    assert describe(step) == "rebuild the rows with day from 2026-01-01 to 2026-01-10"
     assert step.reason == "backfill of 2026-01-01 to 2026-01-31, 4 of 4 chunks left"
 
 

@@ -12,7 +12,7 @@ from lakesmith.declare import Append, Column, Table
 from lakesmith.declare.contract import Contract
 from lakesmith.declare.spark_type import parse_type
 from lakesmith.errors import Place
-from lakesmith.plan.explain import explain_step
+from lakesmith.plan.explain import describe
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.planner import make_plan
@@ -80,7 +80,7 @@ def test_a_column_declared_wider_is_widened_before_rows_are_written(contract: Co
     widen, ingest = found.steps
     assert widen == Widen(table=named("bronze.orders"), columns=(ColumnFact("ID", "decimal(20,0)"),), reason=reason)
     assert isinstance(ingest, Ingest)
-    assert explain_step(widen).what == "widen ID to decimal(20,0)"
+    assert describe(widen) == "widen ID to decimal(20,0)"
 
 
 def test_a_column_declared_wider_is_widened_without_new_rows() -> None:

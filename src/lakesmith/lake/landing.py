@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lakesmith.declare import Files
 from lakesmith.errors import UsageError
@@ -12,9 +11,6 @@ from lakesmith.lake.open_lake import OpenLake
 from lakesmith.reports import Adopted
 from lakesmith.store import LandingProgress, LandingReport
 from lakesmith.store import land as storage_land
-
-if TYPE_CHECKING:
-    pass
 
 
 def land_files(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError, UsageError
-from lakesmith.lake.open_lake import OpenLake
+from lakesmith.lake.open_lake import OnEvent, OpenLake
 from lakesmith.lake.running import Decision, execute_decision, plan_of_steps, user
 from lakesmith.ledger.readers import slowest_reader
-from lakesmith.plan.explain import age, explain_step
+from lakesmith.plan.explain import age, describe
 from lakesmith.plan.steps import Compact, Plan, Restore, Step, Vacuum
 from lakesmith.ports import TableFacts, TableFolder
-from lakesmith.reports import Event, RunReport
+from lakesmith.reports import RunReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,11 +25,7 @@ _HOUR = 3600.0
 
 
 def compact(
-    lake: OpenLake,
-    tables: Sequence[str] = (),
-    *,
-    on_event: Callable[[Event], None] | None = None,
-    session: SparkSession | None = None,
+    lake: OpenLake, tables: Sequence[str] = (), *, on_event: OnEvent | None = None, session: SparkSession | None = None
 ) -> RunReport:
     """Merge the rows of small files into larger files, in the named tables or in all. No row changes."""
     return execute_maintenance(lake, plan_compact(lake, tables), "compact", on_event, session)
@@ -46,7 +42,7 @@ def vacuum(
     *,
     older_than: float = WEEK,
     force: bool = False,
-    on_event: Callable[[Event], None] | None = None,
+    on_event: OnEvent | None = None,
     session: SparkSession | None = None,
 ) -> RunReport:
     """Delete data files that no version of the last `older_than` seconds references and no table still has to read.
@@ -71,12 +67,7 @@ def plan_vacuum(lake: OpenLake, tables: Sequence[str] = (), *, older_than: float
 
 
 def restore(
-    lake: OpenLake,
-    table: str,
-    version: int,
-    *,
-    on_event: Callable[[Event], None] | None = None,
-    session: SparkSession | None = None,
+    lake: OpenLake, table: str, version: int, *, on_event: OnEvent | None = None, session: SparkSession | None = None
 ) -> RunReport:
     """Restore a table and its quarantine to an earlier version.
 
@@ -174,13 +165,13 @@ def execute_maintenance(
     lake: OpenLake,
     plan: Plan,
     action: str,
-    on_event: Callable[[Event], None] | None,
+    on_event: OnEvent | None,
     session: SparkSession | None,
     why: str = "",
     judge: Callable[[], Sequence[LakesmithError]] | None = None,
 ) -> RunReport:
     """Execute a maintenance plan, and record in the audit table who started it."""
-    subjects = {str(step.table): explain_step(step).what for step in plan.steps}
+    subjects = {str(step.table): describe(step) for step in plan.steps}
     decision = Decision(action=action, by=user(), why=why, subjects=subjects)
     return execute_decision(lake, plan, decision, on_event, session, judge)
 

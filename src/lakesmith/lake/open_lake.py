@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -24,11 +24,15 @@ from lakesmith.ledger.skipped import ReportedEntries
 from lakesmith.ledger.tables import Ledger
 from lakesmith.plan.graph import Graph
 from lakesmith.ports import Store, TableFacts
+from lakesmith.reports import Event
 from lakesmith.sqlproof.analysis_cache import analysis_cache
 from lakesmith.store import Warehouse, landing_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+OnEvent = Callable[[Event], None]
+"""Receives what a run does while it runs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lakesmith.contracts import dropped_versions
 from lakesmith.declare import LAYERS, TableName
@@ -26,9 +25,6 @@ from lakesmith.plan.steps import Backfill, LakeFacts, Plan, Span
 from lakesmith.plan.tests import check_tests
 from lakesmith.ports import SkippedEntry
 from lakesmith.reports import Lineage, Validation
-
-if TYPE_CHECKING:
-    pass
 
 
 def _backfill(days: tuple[date, date] | None, chunk: int) -> Backfill | None:

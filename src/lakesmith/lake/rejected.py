@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lakesmith import quarantine as quarantine_queries
 from lakesmith.declare import TableName
 from lakesmith.errors import UsageError, did_you_mean
-from lakesmith.lake.open_lake import OpenLake
+from lakesmith.lake.open_lake import OnEvent, OpenLake
 from lakesmith.lake.reads import internal_query
 from lakesmith.lake.running import Decision, execute_decision, plan_of_steps, user
 from lakesmith.ledger.batches import flow
 from lakesmith.ledger.held import HeldBatch, HeldBatches
 from lakesmith.plan.steps import Approval, CommitHeldBatch, QuarantineFilter, Replay, ReplayQuarantine, Step
-from lakesmith.reports import Event, Facet, FacetCount, QuarantineCount, QuarantinedRow, RunReport
+from lakesmith.reports import Facet, FacetCount, QuarantineCount, QuarantinedRow, RunReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ def approve(
     *,
     reason: str,
     by: str | None = None,
-    on_event: Callable[[Event], None] | None = None,
+    on_event: OnEvent | None = None,
     session: SparkSession | None = None,
 ) -> RunReport:
     """Commit the batches that the gates of a run hold. The audit table records who approved them, and why."""
@@ -75,7 +75,7 @@ def replay(
     edits: Mapping[str, Mapping[str, str | None]] | None = None,
     why: str = "",
     by: str | None = None,
-    on_event: Callable[[Event], None] | None = None,
+    on_event: OnEvent | None = None,
     session: SparkSession | None = None,
 ) -> RunReport:
     """Apply today's rules to quarantined rows. Rows that pass enter the table exactly once.
@@ -95,7 +95,7 @@ def discard(
     *,
     why: str,
     by: str | None = None,
-    on_event: Callable[[Event], None] | None = None,
+    on_event: OnEvent | None = None,
     session: SparkSession | None = None,
 ) -> RunReport:
     """Discard quarantined rows. They stay stored with the reason, and count as discarded."""
@@ -104,12 +104,7 @@ def discard(
 
 
 def _replay(
-    lake: OpenLake,
-    table: str,
-    replay: Replay,
-    *,
-    on_event: Callable[[Event], None] | None,
-    session: SparkSession | None,
+    lake: OpenLake, table: str, replay: Replay, *, on_event: OnEvent | None, session: SparkSession | None
 ) -> RunReport:
     name = lake.table_name(table)
     if not lake.quarantined_rows(name):

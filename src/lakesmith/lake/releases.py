@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lakesmith.errors import UsageError, did_you_mean
 from lakesmith.lake.open_lake import OpenLake
 from lakesmith.records import ReleaseRecord
 from lakesmith.reports import Release
-
-if TYPE_CHECKING:
-    pass
 
 LATEST = "latest"
 """Names the newest release."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,24 +11,20 @@ from lakesmith.declare import TableName
 from lakesmith.errors import DataError, InfrastructureError, LakesmithError, raise_all
 from lakesmith.lake.facts import read_progress
 from lakesmith.lake.maintenance import execute_maintenance
-from lakesmith.lake.open_lake import OpenLake
+from lakesmith.lake.open_lake import OnEvent, OpenLake
 from lakesmith.lake.releases import released_tables
 from lakesmith.lake.running import plan_of_steps
 from lakesmith.ledger.batches import Batches
 from lakesmith.plan.steps import Plan, Restore, Step
 from lakesmith.records import ReleaseRecord
-from lakesmith.reports import Event, RunReport
+from lakesmith.reports import RunReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def rollback(
-    lake: OpenLake,
-    release: str,
-    *,
-    on_event: Callable[[Event], None] | None = None,
-    session: SparkSession | None = None,
+    lake: OpenLake, release: str, *, on_event: OnEvent | None = None, session: SparkSession | None = None
 ) -> RunReport:
     """Restore every table and its quarantine to the version that a release names.
 

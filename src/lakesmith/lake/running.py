@@ -18,14 +18,14 @@ from lakesmith.declare.contract import QuarantinePolicy
 from lakesmith.errors import DataError, InfrastructureError, LakesmithError
 from lakesmith.lake.contracts import new_contract_records
 from lakesmith.lake.facts import read_progress
-from lakesmith.lake.open_lake import OpenLake, ignore
+from lakesmith.lake.open_lake import OnEvent, OpenLake, ignore
 from lakesmith.lake.planning import plan, plan_with_facts, refuse_unsupported_steps
 from lakesmith.lake.reads import internal_query
 from lakesmith.plan.release import consistent_versions
 from lakesmith.plan.steps import LakeFacts, Plan, Step, TablePlan
 from lakesmith.quality import PastResult
 from lakesmith.records import AuditRecord, CheckRecord, Outcome, ReleaseRecord, RunRecord, SkippedRecord, StepRecord
-from lakesmith.reports import Event, RunReport
+from lakesmith.reports import RunReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +96,7 @@ def run(
     days: tuple[date, date] | None = None,
     chunk: int = 7,
     jobs: int | None = None,
-    on_event: Callable[[Event], None] | None = None,
+    on_event: OnEvent | None = None,
     session: SparkSession | None = None,
 ) -> RunReport:
     """Plan, then execute the plan. With nothing to do, nothing starts and nothing is written.
@@ -118,7 +118,7 @@ def execute(
     facts: LakeFacts,
     *,
     jobs: int | None = None,
-    on_event: Callable[[Event], None] | None = None,
+    on_event: OnEvent | None = None,
     session: SparkSession | None = None,
     decision: Decision | None = None,
     judge: Callable[[], Sequence[LakesmithError]] | None = None,
@@ -194,7 +194,7 @@ def execute_decision(
     lake: OpenLake,
     plan: Plan,
     decision: Decision,
-    on_event: Callable[[Event], None] | None,
+    on_event: OnEvent | None,
     session: SparkSession | None,
     judge: Callable[[], Sequence[LakesmithError]] | None = None,
 ) -> RunReport:
@@ -306,7 +306,7 @@ def run_continuously(
     every: float = 10.0,
     stop: threading.Event,
     jobs: int | None = None,
-    on_event: Callable[[Event], None] | None = None,
+    on_event: OnEvent | None = None,
     on_report: Callable[[RunReport], None],
     session: SparkSession | None = None,
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from lakesmith.declare import LAYERS
 from lakesmith.errors import UsageError, did_you_mean
@@ -15,9 +14,6 @@ from lakesmith.monitor import table_status
 from lakesmith.plan.select import select as choose
 from lakesmith.records import RunRecord, StepRecord
 from lakesmith.reports import Finding, TableStatus, Version
-
-if TYPE_CHECKING:
-    pass
 
 
 def table_states(lake: OpenLake, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[TableStatus, ...]:

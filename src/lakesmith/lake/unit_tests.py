@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from lakesmith.errors import raise_all
 from lakesmith.lake.declarations import check_declarations, column_names
 from lakesmith.lake.facts import read_facts
-from lakesmith.lake.open_lake import OpenLake, ignore
+from lakesmith.lake.open_lake import OnEvent, OpenLake, ignore
 from lakesmith.load import load_tests
 from lakesmith.plan.select import select as choose
 from lakesmith.plan.tests import check_tests, chosen_tests, untested
-from lakesmith.reports import EmptyReport, Event, UnitTestReport, UnitTestResult
+from lakesmith.reports import EmptyReport, UnitTestReport, UnitTestResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ def run_tests(
     exclude: Sequence[str] = (),
     *,
     name: str | None = None,
-    on_event: Callable[[Event], None] | None = None,
+    on_event: OnEvent | None = None,
     on_result: Callable[[UnitTestResult], None] | None = None,
     session: SparkSession | None = None,
 ) -> UnitTestReport:
@@ -60,7 +60,7 @@ def check_on_empty_tables(
     select: Sequence[str] = (),
     exclude: Sequence[str] = (),
     *,
-    on_event: Callable[[Event], None] | None = None,
+    on_event: OnEvent | None = None,
     session: SparkSession | None = None,
 ) -> EmptyReport:
     """Let Spark analyse every query and condition on empty tables. Writes nothing."""

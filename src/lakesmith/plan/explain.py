@@ -1,12 +1,10 @@
-"""The first reader of a plan: describes what will happen, as plain values that any output can show."""
+"""The first reader of a plan: describes what will happen."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from lakesmith.declare import LAYERS
-from lakesmith.errors import LakesmithError
 from lakesmith.plan.planner import size
 from lakesmith.plan.steps import (
     BackfillChunk,
@@ -20,61 +18,24 @@ from lakesmith.plan.steps import (
     Restore,
     Status,
     Step,
-    StepName,
     TablePlan,
     Vacuum,
     Widen,
 )
-from lakesmith.ports import SkippedEntry
 
 Symbol = Literal["+", "~", "=", "!"]
 _SYMBOLS: dict[Status, Symbol] = {"added": "+", "changed": "~", "unchanged": "="}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedStep:
-    """One step in words."""
-
-    step: StepName
-    what: str
-    cost_reason: str | None = None
-    """Why no cheaper mode is possible."""
+def explain(plan: Plan) -> list[tuple[Symbol, TablePlan]]:
+    """Return the tables by layer, in run order. The symbol of a table says its status, or `!` for a problem."""
+    problems = {problem.table for problem in plan.problems}
+    tables = sorted(plan.tables, key=lambda table: LAYERS.index(table.table.layer))
+    return [("!" if str(table.table) in problems else _SYMBOLS[table.status], table) for table in tables]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedTable:
-    """What will happen to one table, in words."""
-
-    table: str
-    layer: str
-    symbol: Symbol
-    """`+` added, `~` changed, `=` unchanged, `!` has a problem."""
-    status: Status
-    reason: str
-    steps: tuple[ExplainedStep, ...]
-    after: tuple[str, ...]
-    shuffles: tuple[str, ...] = ()
-    """Checks for which Spark shuffles rows."""
-    skipped: tuple[SkippedEntry, ...] = ()
-    """Entries of the landing folder that are not ingested and that no run has reported yet."""
-    problem: LakesmithError | None = None
-
-
-def explain(plan: Plan) -> tuple[ExplainedTable, ...]:
-    """Return the plan's tables by layer, in run order."""
-    problems = {problem.table: problem for problem in reversed(plan.problems)}
-    explained = (_explain_table(table, problems.get(str(table.table))) for table in plan.tables)
-    ranks: dict[str, int] = {layer: rank for rank, layer in enumerate(LAYERS)}
-    return tuple(sorted(explained, key=lambda table: ranks[table.layer]))
-
-
-def explain_step(step: Step) -> ExplainedStep:
-    """Describe what one step does."""
-    cost_reason = step.cost_reason if isinstance(step, Build) else None
-    return ExplainedStep(step=step.name, what=_describe(step), cost_reason=cost_reason)
-
-
-def _describe(step: Step) -> str:
+def describe(step: Step) -> str:
+    """Say what a step does."""
     match step:
         case Ingest(files=files):
             if step.slice is not None:
@@ -82,8 +43,7 @@ def _describe(step: Step) -> str:
             count = "1 file" if len(files) == 1 else f"{len(files)} files"
             return f"ingest {count} ({size(sum(file.size for file in files))})"
         case Widen(columns=columns):
-            wider = ", ".join(f"{column.name} to {column.type}" for column in columns)
-            return f"widen {wider}"
+            return f"widen {', '.join(f'{column.name} to {column.type}' for column in columns)}"
         case Build():
             return _describe_build(step)
         case BackfillChunk(chunk=chunk, column=column):
@@ -108,41 +68,24 @@ def _describe(step: Step) -> str:
 
 def age(seconds: float) -> str:
     """Format a length of time as people type it."""
-    units = {"d": 86400, "h": 3600, "m": 60}
-    for unit, length in units.items():
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length and seconds % length == 0:
             return f"{seconds / length:.0f}{unit}"
     return f"{seconds:g}s"
 
 
-def _explain_table(table: TablePlan, problem: LakesmithError | None) -> ExplainedTable:
-    return ExplainedTable(
-        table=str(table.table),
-        layer=table.table.layer,
-        symbol=_SYMBOLS[table.status] if problem is None else "!",
-        status=table.status,
-        reason=table.reason,
-        steps=tuple(explain_step(step) for step in table.steps),
-        after=tuple(str(name) for name in table.after),
-        shuffles=table.shuffles,
-        skipped=table.skipped,
-        problem=problem,
-    )
-
-
 def _describe_build(build: Build) -> str:
-    followed = " and ".join(
-        f"{each.table} since version {each.since}" for each in build.inputs if each.since is not None
-    )
+    since = [f"{each.table} since version {each.since}" for each in build.inputs if each.since is not None]
+    changed = " and ".join(since)
     match build.mode:
         case "changes":
-            return f"build from changed rows of {followed}"
+            return f"build from changed rows of {changed}"
         case "sums":
-            return f"add new rows of {followed} to the sums"
+            return f"add new rows of {changed} to the sums"
         case "keys":
-            return f"recompute the keys touched by changes of {followed}"
+            return f"recompute the keys touched by changes of {changed}"
         case "partitions":
-            return f"recompute the partitions touched by changes of {followed}"
+            return f"recompute the partitions touched by changes of {changed}"
         case "full":
             return f"full build from {', '.join(str(each.table) for each in build.inputs)}"
         case _:

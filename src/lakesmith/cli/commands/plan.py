@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from itertools import groupby
+from itertools import groupby, starmap
 
 import click
 
 from lakesmith.cli.call import Call, Command, PlanOptions, plan_options
 from lakesmith.cli.failures import show_errors
 from lakesmith.cli.formatting import plural
-from lakesmith.cli.output import Cell, Style, Styled, Tree, page, print_json
-from lakesmith.plan.explain import ExplainedTable, Symbol, explain, explain_step
-from lakesmith.plan.steps import Plan, Step, TablePlan
+from lakesmith.cli.output import Style, Styled, Tree, page, print_json
+from lakesmith.plan.explain import Symbol, describe, explain
+from lakesmith.plan.steps import Build, Plan, Step, TablePlan
 
 _SHOWN = 10
 """How many skipped files of a table are shown."""
@@ -33,15 +33,9 @@ def command(call: Call, options: PlanOptions) -> int:
 def show_plan(call: Call, plan: Plan) -> int:
     """Show the plan. Returns the exit code of its worst problem."""
     if call.as_json:
-        print_json(
-            {
-                "lake": plan.lake,
-                "environment": plan.environment,
-                "hash": plan.hash,
-                "tables": [_table_values(table) for table in plan.tables],
-                "problems": plan.problems,
-            }
-        )
+        tables = [_table_values(table) for table in plan.tables]
+        values = {name: getattr(plan, name) for name in ("lake", "environment", "hash")}
+        print_json({**values, "tables": tables, "problems": plan.problems})
     else:
         page().tree(_tree(plan))
         show_errors(plan.problems)
@@ -49,55 +43,39 @@ def show_plan(call: Call, plan: Plan) -> int:
 
 
 def _table_values(table: TablePlan) -> dict[str, object]:
-    return {
-        "table": table.table,
-        "status": table.status,
-        "reason": table.reason,
-        "after": table.after,
-        "shuffles": table.shuffles,
-        "skipped": table.skipped,
-        "steps": [_step_values(step) for step in table.steps],
-    }
+    values = {name: getattr(table, name) for name in ("table", "status", "reason", "after", "shuffles", "skipped")}
+    return {**values, "steps": [_step_values(step) for step in table.steps]}
 
 
 def _step_values(step: Step) -> dict[str, object]:
-    explained = explain_step(step)
     values = {field.name: getattr(step, field.name) for field in fields(step)}
-    return {"step": explained.step, "what": explained.what, **values}
+    return {"step": step.name, "what": describe(step), **values}
 
 
 def _tree(plan: Plan) -> Tree:
     busy = sum(1 for table in plan.tables if table.steps)
     todo = f"{plural(busy, 'table')} to bring up to date" if busy else "nothing to do"
-    layers = groupby(explain(plan), key=lambda table: table.layer)
-    return Tree(
-        label=(
-            Styled(plan.lake, "strong"),
-            f" ({plan.environment}): {todo}, {len(plan.tables) - busy:,} unchanged",
-        ),
-        branches=tuple(
-            Tree(label=(Styled(layer, "strong"),), branches=tuple(_table(table) for table in tables))
-            for layer, tables in layers
-        ),
+    label = f" ({plan.environment}): {todo}, {len(plan.tables) - busy:,} unchanged"
+    layers = groupby(explain(plan), key=lambda explained: explained[1].table.layer)
+    branches = tuple(
+        Tree(label=(Styled(layer, "strong"),), branches=tuple(starmap(_table, tables))) for layer, tables in layers
     )
+    return Tree(label=(Styled(plan.lake, "strong"), label), branches=branches)
 
 
-def _table(table: ExplainedTable) -> Tree:
-    named: Cell = Styled(f"{table.symbol} {table.table}", _STYLES[table.symbol])
-    steps: list[Tree] = []
+def _table(symbol: Symbol, table: TablePlan) -> Tree:
+    lines: list[Tree] = []
     for step in table.steps:
-        why = (Tree(label=(Styled(f"because {step.cost_reason}", "quiet"),)),) if step.cost_reason else ()
-        steps.append(Tree(label=(step.what,), branches=why))
+        reason = step.cost_reason if isinstance(step, Build) else None
+        because = (Tree(label=(Styled(f"because {reason}", "quiet"),)),) if reason else ()
+        lines.append(Tree(label=(describe(step),), branches=because))
     if table.shuffles:
-        noun = "the check" if len(table.shuffles) == 1 else "the checks"
-        text = (
-            f"{noun} {', '.join(table.shuffles)} shuffle rows"
-            if len(table.shuffles) > 1
-            else f"{noun} {table.shuffles[0]} shuffles rows"
-        )
-        steps.append(Tree(label=(Styled(text, "quiet"),)))
+        checks = "the check" if len(table.shuffles) == 1 else "the checks"
+        verb = "shuffles" if len(table.shuffles) == 1 else "shuffle"
+        lines.append(Tree(label=(Styled(f"{checks} {', '.join(table.shuffles)} {verb} rows", "quiet"),)))
     for entry in table.skipped[:_SHOWN]:
-        steps.append(Tree(label=(Styled("skips ", "warn"), f"{entry.path}: {entry.why}")))
+        lines.append(Tree(label=(Styled("skips ", "warn"), f"{entry.path}: {entry.why}")))
     if len(table.skipped) > _SHOWN:
-        steps.append(Tree(label=(Styled(f"skips {len(table.skipped) - _SHOWN:,} more; --json lists them", "warn"),)))
-    return Tree(label=(named, Styled(f"  {table.reason}", "quiet")), branches=tuple(steps))
+        lines.append(Tree(label=(Styled(f"skips {len(table.skipped) - _SHOWN:,} more; --json lists them", "warn"),)))
+    name = Styled(f"{symbol} {table.table}", _STYLES[symbol])
+    return Tree(label=(name, Styled(f"  {table.reason}", "quiet")), branches=tuple(lines))
