@@ -1,4 +1,4 @@
-"""Declare a lakehouse; Lakesmith plans it, runs it on Spark, proves it right and shows it.
+"""Builds a lakehouse from declarations: plans it, runs it on Spark, checks it and queries it.
 
 These are the public names: what a Python declaration is written with, and `Lake`, which runs it.
 """

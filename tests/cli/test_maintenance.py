@@ -81,4 +81,4 @@ def test_releases_are_listed_with_their_versions(invoke: Invoke, lake: FakeLake,
     assert invoke("query", "FROM silver.orders", "--release", "r1").exit_code == 0
     assert lake.called == {"method": "query", "sql": "FROM silver.orders", "at": (), "release": "r1"}
     lake.released = ()
-    assert invoke("releases").stdout == "there is no release yet; a run that succeeds creates one\n"
+    assert invoke("releases").stdout == "there is no release yet; a successful run creates one\n"

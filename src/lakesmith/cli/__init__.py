@@ -92,7 +92,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
     help="Print the version.",
 )
 def app() -> None:
-    """Declare a lakehouse; Lakesmith plans it, runs it on Spark, proves it right and shows it."""
+    """Build a lakehouse from declarations: plan it, run it on Spark, check it and query it."""
 
 
 def main() -> None:

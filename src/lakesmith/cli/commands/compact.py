@@ -14,7 +14,7 @@ from lakesmith.cli.maintenance import dry_run_option, run_maintenance
 def command(call: Call, tables: tuple[str, ...], dry_run: bool) -> int:
     """Merge small files into larger files.
 
-    In the named tables, or in all. No row changes, and no table downstream is recomputed.
+    Compacts the named tables, or all tables. Changes no row, so no downstream table is recomputed.
     """
     lake = call.open()
     return run_maintenance(call, dry_run, lake.plan_compact, lake.compact, tables)

@@ -12,11 +12,11 @@ from lakesmith.reports import Finding
 
 @click.command("doctor", cls=Command)
 @click.option("--fix", is_flag=True, help="Fix what can be fixed.")
-@click.option("--deep", is_flag=True, help="Start Spark too.")
+@click.option("--deep", is_flag=True, help="Also start Spark.")
 def command(call: Call, fix: bool, deep: bool) -> int:
     """Check Java, jars, Spark, storage and versions.
 
-    Says how to fix each problem. Outside a lake, skips its storage.
+    Says how to fix each problem. Outside a lake, checks no storage.
     """
     findings = _findings(call, fix=fix, deep=deep)
     fine = all(finding.ok for finding in findings)

@@ -16,7 +16,7 @@ Neighbours = Mapping[str, tuple[str, ...]]
 
 @click.command("lineage", cls=Command)
 @click.argument("table", required=False, shell_complete=complete_tables)
-@click.option("--columns", is_flag=True, help="Show columns too, where the query can be analysed.")
+@click.option("--columns", is_flag=True, help="Also show columns, where the query can be analysed.")
 @click.option(
     "--format",
     type=click.Choice(["table", "json", "markdown", "mermaid"]),

@@ -152,7 +152,7 @@ def stats(call: Call, tables: tuple[str, ...], facet: Facet, chosen: QuarantineF
 @filter_options
 @_everything
 @click.option("--set", "sets", multiple=True, metavar="COLUMN=SQL", help="Fix a column of rows that do not pass.")
-@click.option("--edits", type=click.Path(path_type=Path), help="A JSON or CSV file with values by row id.")
+@click.option("--edits", type=click.Path(path_type=Path), help="A JSON or CSV file with new values by row id.")
 @click.option("--why", default="", help="The reason, for the ledger.")
 @_by
 def replay(
@@ -184,10 +184,10 @@ def replay(
 @table_argument
 @filter_options
 @_everything
-@click.option("--why", required=True, help="The reason; it is stored.")
+@click.option("--why", required=True, help="The reason, for the ledger.")
 @_by
 def discard(call: Call, table: str, chosen: QuarantineFilter, everything: bool, why: str, by: str | None) -> int:
-    """Discard quarantined rows. They count as discarded, and stay stored with who decided it and why."""
+    """Discard quarantined rows. They stay stored with who discarded them and why, and count as discarded."""
     if not why.strip():
         raise UsageError("missing-reason", "discarding rows needs a reason", hint='--why "…"')
     lake = call.open()

@@ -63,8 +63,8 @@ def command(
 ) -> None:
     """Answer a SELECT over the lake's tables. Needs no Java.
 
-    Write DuckDB SQL. Tables are named layer.name; system.* has what Lakesmith did, and quarantine.* has rejected
-    rows. A dash reads the SQL from standard input.
+    Write DuckDB SQL, with tables as layer.name. The tables system.* record what Lakesmith did, and quarantine.*
+    contain the rejected rows. With `-` as SQL, reads it from standard input.
     """
     shape: Format = "json" if call.as_json else format
     shown = limit or None if shape in ("table", "markdown") else None

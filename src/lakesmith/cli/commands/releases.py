@@ -17,16 +17,16 @@ _COLUMNS: Columns[Release] = {
 
 
 @click.command("releases", cls=Command)
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest first.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number, newest first.")
 def command(call: Call, limit: int) -> None:
     """List consistent versions of all tables. Needs no Java.
 
-    A run that succeeds records a release, if every table was made from the other tables' current versions.
+    A successful run records a release if every table was built from the current versions of its inputs.
     """
     releases = call.open().releases(limit=limit)
     if call.as_json:
         print_json({"releases": releases})
     elif not releases:
-        page().line("there is no release yet; a run that succeeds creates one")
+        page().line("there is no release yet; a successful run creates one")
     else:
         page().grid(Grid.of(releases, _COLUMNS))

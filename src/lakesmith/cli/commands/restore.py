@@ -22,7 +22,7 @@ from lakesmith.cli.maintenance import dry_run_option, run_maintenance
 def command(call: Call, table: str, version: int, dry_run: bool) -> int:
     """Restore a table to an earlier version. Needs no Java.
 
-    Its quarantine is restored too. The next run ingests again what came since, and recomputes the tables downstream.
+    Also restores its quarantine. The next run re-ingests later data and recomputes the downstream tables.
     """
     lake = call.open()
     return run_maintenance(call, dry_run, lake.plan_restore, lake.restore, table, version)

@@ -14,8 +14,8 @@ from lakesmith.cli.maintenance import dry_run_option, run_maintenance
 def command(call: Call, release: str, dry_run: bool) -> int:
     """Restore all tables to a release. Needs no Java.
 
-    RELEASE is one that `lakesmith releases` lists, or `latest`. The quarantines are restored too. The next run ingests
-    again what came since.
+    RELEASE is one that `lakesmith releases` lists, or `latest`. Also restores the quarantines. The next run re-ingests
+    later data.
     """
     lake = call.open()
     return run_maintenance(call, dry_run, lake.plan_rollback, lake.rollback, release)

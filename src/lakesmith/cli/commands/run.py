@@ -30,7 +30,13 @@ _SHOWN = 20
 @click.option("--jobs", type=click.IntRange(1), help="How many tables run at the same time.")
 @click.option("--dry-run", is_flag=True, help="Show the plan without executing it.")
 @click.option("--continuous", is_flag=True, help="Run repeatedly on new input, until SIGTERM or Ctrl-C.")
-@click.option("--every", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds between rounds.")
+@click.option(
+    "--every",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    help="With --continuous, seconds between the starts of two runs.",
+)
 def command(call: Call, options: PlanOptions, jobs: int | None, dry_run: bool, continuous: bool, every: float) -> int:
     """Bring the tables up to date.
 

@@ -16,15 +16,15 @@ from lakesmith.cli.quantities import seconds
     metavar="TIME",
     default="7d",
     show_default=True,
-    help="Keep files of versions that were current within this time.",
+    help="Keep the files of versions that were current within this time.",
 )
-@click.option("--force", is_flag=True, help="Allow less than an hour.")
+@click.option("--force", is_flag=True, help="Allow a time of less than an hour.")
 @dry_run_option
 def command(call: Call, tables: tuple[str, ...], older_than: str, force: bool, dry_run: bool) -> int:
     """Delete data files that no recent version references.
 
-    In the named tables, or in all. Also deletes what killed runs have left behind. Versions that another table of the
-    lake has not read yet stay, however old they are.
+    Vacuums the named tables, or all tables. Also deletes what killed runs left behind. Keeps versions that another
+    table of the lake has not read yet, however old they are.
     """
     lake = call.open()
     return run_maintenance(
