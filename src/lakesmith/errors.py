@@ -60,6 +60,11 @@ class LakesmithError(Exception):
         self.table = table
         self.hint = hint
 
+    @property
+    def errors(self) -> tuple[LakesmithError, ...]:
+        """This error; for `Problems`, each of them."""
+        return (self,)
+
     def __str__(self) -> str:
         where = f"{self.at}: " if self.at else f"{self.table}: " if self.table else ""
         hint = f"\n  hint: {self.hint}" if self.hint else ""
@@ -108,9 +113,13 @@ class Problems(LakesmithError):
     SHOWN = 20
 
     def __init__(self, errors: Sequence[LakesmithError]) -> None:
-        self.errors = tuple(errors)
-        super().__init__("several", f"{len(self.errors)} problems")
-        self.exit_code = max(e.exit_code for e in self.errors)
+        super().__init__("several", f"{len(errors)} problems")
+        self.exit_code = max(e.exit_code for e in errors)
+        self._errors = tuple(errors)
+
+    @property
+    def errors(self) -> tuple[LakesmithError, ...]:
+        return self._errors
 
     def __str__(self) -> str:
         shown = [str(e) for e in self.errors[: self.SHOWN]]

@@ -15,7 +15,7 @@ from typing import Self
 import click
 
 from lakesmith.declare import Environment
-from lakesmith.errors import LakesmithError, Problems, legible
+from lakesmith.errors import LakesmithError, legible
 
 USAGE = 2
 BUG = 70
@@ -61,7 +61,7 @@ def show_failure(error: BaseException, *, as_json: bool, environment: Environmen
         case LakesmithError():
             if environment is not None:
                 environment.mask(error)
-            show_errors(error.errors if isinstance(error, Problems) else (error,), as_json=as_json)
+            show_errors(error.errors, as_json=as_json)
             return error.exit_code
         case Exception():
             what = f"this is a bug in Lakesmith: {type(error).__name__}: {error}"

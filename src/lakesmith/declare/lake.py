@@ -11,7 +11,7 @@ from lakesmith.declare.forms import Duration, Size, Tag, Text
 from lakesmith.declare.names import TableName
 from lakesmith.declare.secrets import Settings
 from lakesmith.declare.table import Table
-from lakesmith.errors import LakesmithError, Place, Problems
+from lakesmith.errors import LakesmithError, Place
 
 PRIVATE = 0o077
 """The default umask: only their user may access files."""
@@ -64,7 +64,7 @@ class Environment:
 
     def mask(self, error: LakesmithError) -> None:
         """Mask the values of secrets in an error."""
-        for each in error.errors if isinstance(error, Problems) else (error,):
+        for each in error.errors:
             each.what = self.masked(each.what)
             each.hint = self.masked(each.hint) if each.hint else None
 

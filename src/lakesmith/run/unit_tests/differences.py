@@ -25,23 +25,24 @@ def differences(
     """
     matched = _matched(expected, found)
     missing = [number for number in range(len(expected)) if number not in matched]
-    taken = set(matched.values())
-    more = [number for number in range(len(found)) if number not in taken]
-    pairs = _pairs(expected, found, missing, more, key)
-    shown = list(dict.fromkeys(name for row in expected for name in row)) or None
-    rows = [
-        RowDifference(of=of, expected=dict(expected[number]), found=_only(found[pairs[number]], expected[number]))
-        if number in pairs
-        else RowDifference(of=of, expected=dict(expected[number]), found=None)
+    unexpected = sorted(set(range(len(found))) - set(matched.values()))
+    pairs = _pairs(expected, found, missing, unexpected, key)
+    columns = list(dict.fromkeys(name for row in expected for name in row)) or None
+    changed = [
+        RowDifference(
+            of=of,
+            expected=dict(expected[number]),
+            found=_only(found[pairs[number]], expected[number]) if number in pairs else None,
+        )
         for number in missing
     ]
     paired = set(pairs.values())
-    rows += [
-        RowDifference(of=of, expected=None, found=_only(found[number], shown))
-        for number in more
+    added = [
+        RowDifference(of=of, expected=None, found=_only(found[number], columns))
+        for number in unexpected
         if number not in paired
     ]
-    return tuple(rows)
+    return (*changed, *added)
 
 
 def _matched(expected: Sequence[Cells], found: Sequence[Cells]) -> dict[int, int]:
@@ -101,24 +102,28 @@ def _matched(expected: Sequence[Cells], found: Sequence[Cells]) -> dict[int, int
 
 
 def _pairs(
-    expected: Sequence[Cells], found: Sequence[Cells], missing: Sequence[int], more: Sequence[int], key: Sequence[str]
+    expected: Sequence[Cells],
+    found: Sequence[Cells],
+    missing: Sequence[int],
+    unexpected: Sequence[int],
+    key: Sequence[str],
 ) -> dict[int, int]:
     """Pair missing and unexpected rows that are the same row: the key is equal, or most values are."""
     scores = []
     for number in missing:
         row = expected[number]
-        for other in more:
+        for other in unexpected:
             same = sum(name in found[other] and found[other][name] == value for name, value in row.items())
             has_key = bool(key) and all(name in row for name in key)
             keyed = has_key and all(row[name] == found[other].get(name) for name in key)
             if keyed or (not has_key and 2 * same >= len(row) and same):
                 scores.append((not keyed, -same, number, other))
     pairs: dict[int, int] = {}
-    taken: set[int] = set()
+    paired: set[int] = set()
     for _, _, number, other in sorted(scores):
-        if number not in pairs and other not in taken:
+        if number not in pairs and other not in paired:
             pairs[number] = other
-            taken.add(other)
+            paired.add(other)
     return pairs
 
 

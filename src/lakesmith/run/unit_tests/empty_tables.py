@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakesmith.declare import LakeDeclaration, Merge, Scd2, Source, SqlQuery, Table, TableName
 from lakesmith.declare.checks import BatchSql, RowSql, sql_named
-from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems
+from lakesmith.errors import DeclarationError, LakesmithError, Place
 from lakesmith.jvm.process import JvmDied
 from lakesmith.jvm.session import isolated
 from lakesmith.plan.graph import Graph
@@ -164,14 +164,13 @@ class _EmptyTables:
         if opened and any(word in str(error) for word in _NO_COLUMN):
             self.skipped[table.name] = f"it reads columns that {', '.join(opened)} may get when it is built"
             return
-        found = failures.errors if isinstance(failures, Problems) else (failures,)
-        for failure in found:
+        for failure in failures.errors:
             failure.table = failure.table or str(table.name)
             line = _LINE.search(str(error))
             if isinstance(table.origin, SqlQuery) and line and failure.code == "query-rejected":
                 at = table.origin.declared_at
                 failure.at = Place(at.file, at.line + int(line[1]) - 1)
-        self.errors.extend(found)
+        self.errors.extend(failures.errors)
 
 
 def _conditions(table: Table) -> Iterator[tuple[str, str, Place, bool]]:

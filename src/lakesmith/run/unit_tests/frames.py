@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from lakesmith.declare.tests import Row, Value, Word
 from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean, raise_all
@@ -46,26 +46,30 @@ def create_frame(spark: SparkSession, rows: Sequence[Row], columns: StructType) 
 
 def texts(rows: DataFrame, columns: Sequence[str]) -> list[Cells]:
     """Return the rows with every value as text: equal values have equal texts."""
+    readers = [_text_reader(name, rows.schema[name].dataType) for name in columns]
+    return [
+        {
+            name: None if text is None else normalize(text)
+            for name, (_, normalize), text in zip(columns, readers, row, strict=True)
+        }
+        for row in rows.selectExpr(*(sql for sql, _ in readers)).collect()
+    ]
+
+
+def _text_reader(column: str, type: DataType) -> tuple[str, Callable[[str], str]]:
+    """Return the SQL of a column's text, and the function that makes texts of equal values equal."""
     from pyspark.sql.types import ArrayType, BinaryType, DoubleType, FloatType, MapType, StructType
 
-    kinds: list[DataType] = [rows.schema[name].dataType for name in columns]
-    expressions: list[str] = []
-    for name, kind in zip(columns, kinds, strict=True):
-        nested = isinstance(kind, StructType | ArrayType | MapType)
-        sql = f"to_json({quoted(name)}, {EXACT_JSON})" if nested else f"CAST({quoted(name)} AS string)"
-        expressions.append(f"hex({quoted(name)})" if isinstance(kind, BinaryType) else sql)
-    read: list[Any] = [
-        json_text
-        if isinstance(kind, StructType | ArrayType | MapType)
-        else _number
-        if isinstance(kind, DoubleType | FloatType)
-        else str
-        for kind in kinds
-    ]
-    return [
-        {name: None if cell is None else clear(cell) for name, clear, cell in zip(columns, read, found, strict=True)}
-        for found in rows.selectExpr(*expressions).collect()
-    ]
+    name = quoted(column)
+    match type:
+        case StructType() | ArrayType() | MapType():
+            return f"to_json({name}, {EXACT_JSON})", json_text
+        case BinaryType():
+            return f"hex({name})", str
+        case DoubleType() | FloatType():
+            return f"CAST({name} AS string)", _number
+        case _:
+            return f"CAST({name} AS string)", str
 
 
 def _number(text: str) -> str:
@@ -84,52 +88,54 @@ class _Casting:
         self.problems: list[LakesmithError] = []
         self._cast: list[tuple[str, Word, str]] = []
 
-    def sql(self, value: Value, kind: DataType, column: str, at: Place) -> str:
+    def sql(self, value: Value, type: DataType, column: str, at: Place) -> str:
         from pyspark.sql.types import ArrayType, MapType, StructType
 
-        if isinstance(value, Word) and isinstance(kind, StructType | ArrayType | MapType):
+        if isinstance(value, Word) and isinstance(type, StructType | ArrayType | MapType):
             value = self._nested(value)
-        type_text = str(sql_type(kind))
-        match value, kind:
+        type_text = str(sql_type(type))
+        match value, type:
             case None, _:
                 return f"CAST(NULL AS {type_text})"
             case Word(), _:
                 self._cast.append((column, value, type_text))
                 return f"CAST({literal(value.text)} AS {type_text})"
             case tuple(), ArrayType():
-                items = (self.sql(item, kind.elementType, column, at) for item in value)
+                items = (self.sql(item, type.elementType, column, at) for item in value)
                 return f"CAST(array({', '.join(items)}) AS {type_text})"
             case Mapping(), MapType():
                 pairs = [
-                    f"{self.sql(Word(key, False, at), kind.keyType, column, at)}, "
-                    f"{self.sql(item, kind.valueType, column, at)}"
+                    f"{self.sql(Word(key, False, at), type.keyType, column, at)}, "
+                    f"{self.sql(item, type.valueType, column, at)}"
                     for key, item in value.items()
                 ]
                 return f"CAST(map({', '.join(pairs)}) AS {type_text})"
             case Mapping(), StructType():
-                known = {field.name.lower(): field for field in kind.fields}
-                given = {name.lower(): item for name, item in value.items()}
+                fields_by_name = {field.name.lower(): field for field in type.fields}
+                items_by_name = {name.lower(): item for name, item in value.items()}
                 for name in value:
-                    if name.lower() not in known:
-                        self._report(at, f"{column} has no field '{name}'", _fields_hint(name, kind))
+                    if name.lower() not in fields_by_name:
+                        self._report(
+                            at, f"{column} has no field '{name}'", did_you_mean(name, type.names, label="fields")
+                        )
                 fields = (
-                    f"{literal(field.name)}, {self.sql(given.get(name), field.dataType, column, at)}"
-                    for name, field in known.items()
+                    f"{literal(field.name)}, {self.sql(items_by_name.get(name), field.dataType, column, at)}"
+                    for name, field in fields_by_name.items()
                 )
                 return f"CAST(named_struct({', '.join(fields)}) AS {type_text})"
             case _:
-                found = "a list" if isinstance(value, tuple) else "keys with values"
-                self._report(at, f"{column} is a {type_text}, but the test has {found}", "write one value")
+                given = "a list" if isinstance(value, tuple) else "keys with values"
+                self._report(at, f"{column} is a {type_text}, but the test has {given}", "write one value")
                 return f"CAST(NULL AS {type_text})"
 
     def cast_errors(self, spark: SparkSession) -> list[LakesmithError]:
         """Return errors for the values that cannot be cast."""
-        tried = ", ".join(f"try_cast({literal(word.text)} AS {kind}) IS NULL" for _, word, kind in self._cast)
+        tried = ", ".join(f"try_cast({literal(word.text)} AS {type}) IS NULL" for _, word, type in self._cast)
         (failed,) = spark.sql(f"SELECT array({tried})").collect()[0] if tried else ([],)
         return [
-            _bad_value(word.at, f"{column}: '{word.text}' is not a {kind}", "correct the value, or the column's type")
-            for (column, word, kind), wrong in zip(self._cast, failed, strict=True)
-            if wrong
+            _bad_value(word.at, f"{column}: '{word.text}' is not a {type}", "correct the value, or the column's type")
+            for (column, word, type), fails in zip(self._cast, failed, strict=True)
+            if fails
         ]
 
     def _nested(self, word: Word) -> Value:
@@ -146,10 +152,6 @@ class _Casting:
 
 def _bad_value(at: Place, what: str, hint: str) -> DeclarationError:
     return DeclarationError("bad-value", what, at=at, hint=hint)
-
-
-def _fields_hint(name: str, kind: StructType) -> str:
-    return did_you_mean(name, [field.name for field in kind.fields], label="fields")
 
 
 def _from_json(value: object, at: Place) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from time import monotonic
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lakesmith.declare import LakeDeclaration, Settings, TableName
 from lakesmith.declare.loads import key_columns
 from lakesmith.declare.tests import Row, Rows, TableTest, Value, Word
-from lakesmith.errors import DataError, DeclarationError, LakesmithError, Problems, did_you_mean
+from lakesmith.errors import DataError, DeclarationError, LakesmithError, did_you_mean
 from lakesmith.jvm.session import isolated
 from lakesmith.plan.graph import Graph
 from lakesmith.ports import TableFacts
@@ -44,65 +44,49 @@ def run_unit_tests(
         return ()
     results = []
     with local_session(lake, session, on_event) as spark:
-        runner = _Runner(lake=lake, graph=graph, stored=stored, session=spark, own=isolated(spark))
+        own = isolated(spark)
         for test in tests:
-            result = runner.run_test(test)
+            with tempfile.TemporaryDirectory(prefix="lakesmith-test-") as folder:
+                environment = replace(lake.environment, warehouse=folder, spark=Settings())
+                in_folder = replace(lake, environment=environment)
+                warehouse = UnitTestWarehouse(
+                    lake=in_folder, graph=graph, stored=stored, test=test, session=spark, own=own
+                )
+                result = _run_test(warehouse)
+            if result.error is not None:
+                lake.environment.mask(result.error)
             results.append(result)
             on_result(result)
     return tuple(results)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Runner:
-    """What all tests share."""
-
-    lake: LakeDeclaration
-    graph: Graph
-    stored: Mapping[TableName, TableFacts]
-    session: SparkSession
-    own: SparkSession
-
-    def run_test(self, test: TableTest) -> UnitTestResult:
-        clock = monotonic()
-        error: LakesmithError | None = None
-        found: tuple[RowDifference, ...] = ()
-        ran = True
-        with tempfile.TemporaryDirectory(prefix="lakesmith-test-") as folder:
-            here = replace(self.lake.environment, warehouse=folder, spark=Settings())
-            warehouse = UnitTestWarehouse(
-                lake=replace(self.lake, environment=here),
-                graph=self.graph,
-                stored=self.stored,
-                test=test,
-                session=self.session,
-                own=self.own,
-            )
-            try:
-                error = warehouse.run_all()
-                if error is None or error.code == test.fails:
-                    error = _not_failed(test) if test.fails and error is None else None
-                    found = (*_table_differences(warehouse), *_quarantine_differences(warehouse))
-            except Exception as raised:  # noqa: BLE001 (`translate` raises what is a bug of ours)
-                error = translate(raised, warehouse.table)
-                if isinstance(error, Problems):
-                    error = error.errors[0]
-                ran = False
-        if error is not None:
-            self.lake.environment.mask(error)
-        # Errors of the data or the query fail a test; others mean that it could not run.
-        failed = ran and (error is None or error.exit_code in (DataError.exit_code, DeclarationError.exit_code))
-        outcome = "passed" if error is None and not found else "failed" if failed else "error"
-        return UnitTestResult(
-            table=str(test.table),
-            name=test.name,
-            file=test.declared_at.file,
-            line=test.declared_at.line,
-            description=test.description,
-            outcome=outcome,  # type: ignore[arg-type]
-            seconds=monotonic() - clock,
-            differences=found,
-            error=error,
-        )
+def _run_test(warehouse: UnitTestWarehouse) -> UnitTestResult:
+    test, clock = warehouse.test, monotonic()
+    error: LakesmithError | None = None
+    differing: tuple[RowDifference, ...] = ()
+    ran = True
+    try:
+        error = warehouse.run_all()
+        if error is None or error.code == test.fails:
+            error = _not_failed(test) if test.fails and error is None else None
+            differing = (*_table_differences(warehouse), *_quarantine_differences(warehouse))
+    except Exception as raised:  # noqa: BLE001 (`translate` raises what is a bug of ours)
+        error = translate(raised, warehouse.table).errors[0]
+        ran = False
+    # Errors of the data or the query fail a test; others mean that it could not run.
+    failed = ran and (error is None or error.exit_code in (DataError.exit_code, DeclarationError.exit_code))
+    outcome = "passed" if error is None and not differing else "failed" if failed else "error"
+    return UnitTestResult(
+        table=str(test.table),
+        name=test.name,
+        file=test.declared_at.file,
+        line=test.declared_at.line,
+        description=test.description,
+        outcome=outcome,  # type: ignore[arg-type]
+        seconds=monotonic() - clock,
+        differences=differing,
+        error=error,
+    )
 
 
 def _not_failed(test: TableTest) -> DataError:
@@ -160,20 +144,17 @@ def _quarantine_differences(warehouse: UnitTestWarehouse) -> tuple[RowDifference
         return ()
     rows = warehouse.rows(warehouse.warehouse.quarantine(warehouse.test.table))
     columns = dict.fromkeys(name for each in expected for name in each.row.values)
-    found: list[Cells] = []
+    stored: list[Cells] = []
     for raw, rules in rows.select("raw", "rules").collect() if rows is not None else ():
         fields = json.loads(raw, parse_float=str)
         cells = {name: _comparable(fields.get(name)) for name in columns or fields}
-        found.append({**cells, "rules": ", ".join(sorted(rules))})
+        stored.append({**cells, "rules": ", ".join(sorted(rules))})
     expected_cells = [
-        {
-            **_written(each.row),
-            **({} if each.rules is None else {"rules": ", ".join(sorted(each.rules))}),
-        }
+        {**_written(each.row), **({} if each.rules is None else {"rules": ", ".join(sorted(each.rules))})}
         for each in expected
     ]
     key = [name for name in key_columns(warehouse.table.load) if name in columns]
-    return differences(expected_cells, found, key, of="quarantine")
+    return differences(expected_cells, stored, key, of="quarantine")
 
 
 def _written(row: Row) -> Cells:

@@ -16,7 +16,6 @@ from lakesmith.plan.planner import make_plan
 from lakesmith.plan.steps import LakeFacts
 from lakesmith.plan.tests import read_by
 from lakesmith.ports import TableFacts, TableFolder, Upsert, Write
-from lakesmith.reports import Event
 from lakesmith.run.execute import Executor
 from lakesmith.run.unit_tests.frames import create_frame
 from lakesmith.run.unit_tests.infer_types import infer_type
@@ -48,7 +47,6 @@ class UnitTestWarehouse:
     """For the rows of the test: settings of the table's runs do not apply to it."""
     warehouse: Warehouse = field(init=False)
     format: Delta = field(init=False)
-    _columns: dict[TableName, StructType] = field(init=False, default_factory=dict)
     _writes: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -66,15 +64,15 @@ class UnitTestWarehouse:
         the given batch, and the table reads it as it would in a lake that runs every day.
         """
         test, inputs = self.test, read_by(self.table, self.graph)
-        held = test.given.get(test.table)
+        own_rows = test.given.get(test.table)
         batches = [{name: rows for name, rows in test.given.items() if name != test.table}, *test.then]
-        if held is not None:
+        if own_rows is not None:
             self._give(dict.fromkeys(inputs, ()))
             # No checks yet: a gate would reject an empty table.
             problem = self._run(replace(self.table, checks=()))
             if problem is not None:
                 return problem
-            self._append(self.test.table, held)
+            self._append(test.table, own_rows)
         else:
             batches[0] = {**dict.fromkeys(inputs, ()), **batches[0]}
         error = None
@@ -99,19 +97,19 @@ class UnitTestWarehouse:
         facts = self.format.facts(folder, "")
         if facts is not None and not rows:
             return
-        given = create_frame(self.own, rows, self._types(name, facts))
+        frame = create_frame(self.own, rows, self._types(name, facts))
         self._writes += 1
         write = Write(flow=_FLOW, sequence=self._writes, note=f"given {self._writes}")
         if name == self.test.table:
-            self.format.append(given, folder, write)
+            self.format.append(frame, folder, write)
         elif facts is not None and isinstance(load, Merge):
             # A table with one row per key has so in a test too.
-            self.format.merge(Upsert(rows=given, key=load.key, newer="true"), folder, write)
+            self.format.merge(Upsert(rows=frame, key=load.key, newer="true"), folder, write)
         else:
             # No other writer has to be fenced here: without a Spark job a test takes half the time.
             from deltalake import write_deltalake
 
-            write_deltalake(folder.url, _with_nulls(given.toArrow()), mode="append", configuration=_FOLLOWED)
+            write_deltalake(folder.url, _with_nulls(frame.toArrow()), mode="append", configuration=_FOLLOWED)
 
     def _types(self, name: TableName, facts: TableFacts | None) -> StructType:
         """Return the columns of a table: as declared, else as stored in the lake, else inferred from values."""
@@ -148,7 +146,7 @@ class UnitTestWarehouse:
             {},
             self.format,
             run_id=f"test-{self._writes}",
-            on_event=_silent,
+            on_event=lambda _: None,
             check_history=lambda _, __: {},  # every test is the first batch
             session=self.session,
         )
@@ -170,7 +168,3 @@ def _with_nulls(rows: pa.Table) -> pa.Table:
     import pyarrow as pa
 
     return rows.cast(pa.schema([column.with_nullable(True) for column in rows.schema]))
-
-
-def _silent(event: Event) -> None:
-    """Ignore events: a test reports its result only."""
