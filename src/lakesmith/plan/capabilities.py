@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from lakesmith.declare import Append, Changes, Merge, Replace, ReplacePartitions, Scd2, Snapshot, Table
+from lakesmith.declare import Append, Changes, Load, Merge, Replace, ReplacePartitions, Scd2, Snapshot, Table
 from lakesmith.errors import DeclarationError, LakesmithError
 from lakesmith.plan.steps import (
     BackfillChunk,
@@ -24,14 +24,13 @@ from lakesmith.ports import Capability
 
 def required_capabilities(table: Table, step: Step) -> frozenset[Capability]:
     """Return the capabilities that a step needs."""
-    always = {Capability.APPEND, Capability.FENCE, Capability.READ_WITHOUT_SPARK}
-    if table.contract != "strict":
-        always.add(Capability.SCHEMA_EVOLUTION)
+    evolution = {Capability.SCHEMA_EVOLUTION} if table.contract != "strict" else set()
+    writes = frozenset({Capability.APPEND, Capability.FENCE, Capability.READ_WITHOUT_SPARK, *evolution})
     match step:
         case Ingest() | Finish() | CommitHeldBatch():
-            return frozenset(always)
+            return writes
         case ReplayQuarantine():
-            return frozenset({*always, Capability.MERGE, Capability.TIME_TRAVEL})
+            return writes | {Capability.MERGE, Capability.TIME_TRAVEL}
         case Compact():
             return frozenset({Capability.COMPACT})
         case Vacuum():
@@ -39,28 +38,30 @@ def required_capabilities(table: Table, step: Step) -> frozenset[Capability]:
         case Restore():
             return frozenset({Capability.FENCE, Capability.RESTORE})
         case Widen():
-            return frozenset({*always, Capability.TYPE_WIDENING})
+            return writes | {Capability.TYPE_WIDENING}
         case Build(mode="full"):
-            return frozenset({*always, Capability.OVERWRITE, Capability.TIME_TRAVEL})
+            return writes | {Capability.OVERWRITE, Capability.TIME_TRAVEL}
         case BackfillChunk():
-            overwrite = {Capability.OVERWRITE_WHERE, Capability.TIME_TRAVEL}
-            merges = isinstance(table.load, Merge | Scd2 | Changes | Snapshot)
-            return frozenset({*always, *overwrite, *([Capability.MERGE] if merges else [])})
+            merges = {Capability.MERGE} if isinstance(table.load, Merge | Scd2 | Changes | Snapshot) else set()
+            return writes | {Capability.OVERWRITE_WHERE, Capability.TIME_TRAVEL, *merges}
         case Build():
-            incremental = {*always, Capability.CHANGE_FEED, Capability.TIME_TRAVEL}
-            match table.load:
-                case Merge() | Scd2() | Changes() | Snapshot():
-                    return frozenset({*incremental, Capability.MERGE})
-                case ReplacePartitions():
-                    return frozenset({*incremental, Capability.OVERWRITE_WHERE})
-                case Append(dedup=dedup) if dedup:
-                    return frozenset({*incremental, Capability.MERGE})
-                case Append() | Replace():
-                    return frozenset(incremental)
-                case _:
-                    assert_never(table.load)
+            return writes | {Capability.CHANGE_FEED, Capability.TIME_TRAVEL, *_incremental_load(table.load)}
         case _:
             assert_never(step)
+
+
+def _incremental_load(load: Load) -> set[Capability]:
+    match load:
+        case Merge() | Scd2() | Changes() | Snapshot():
+            return {Capability.MERGE}
+        case ReplacePartitions():
+            return {Capability.OVERWRITE_WHERE}
+        case Append(dedup=dedup):
+            return {Capability.MERGE} if dedup else set()
+        case Replace():
+            return set()
+        case _:
+            assert_never(load)
 
 
 def unsupported_step(

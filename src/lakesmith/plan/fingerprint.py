@@ -30,7 +30,6 @@ from lakesmith.declare import (
     SqlQuery,
     Table,
 )
-from lakesmith.declare.checks import CheckRule
 from lakesmith.sqlproof.analysis_cache import analysis_cache
 
 
@@ -137,12 +136,9 @@ def _checks(table: Table) -> object:
         if column.required or column.check or column.key or column.unique
     )
     rules = sorted(
-        (check.name, type(check.rule).__name__, _rule_text(check.rule), check.where or "")
+        (check.name, type(check.rule).__name__, rule, check.where or "")
         for check in table.checks
         if check.row_rule and check.on_fail == "quarantine"
+        for rule in [json.dumps(asdict(check.rule), sort_keys=True, default=str)]
     )
     return [table.contract, asdict(table.drift), promises, rules]
-
-
-def _rule_text(rule: CheckRule) -> str:
-    return json.dumps(asdict(rule), sort_keys=True, default=str)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lakesmith.declare import Append, ReplacePartitions, Source, Table, TableName, UnrunPython
-from lakesmith.errors import DeclarationError, LakesmithError, Problems, did_you_mean, raise_all
+from lakesmith.errors import DeclarationError, LakesmithError, did_you_mean, raise_all
 from lakesmith.plan.checks import check_errors, referenced_tables
 from lakesmith.plan.order import check_cycles, input_cycles, place_of_input, readers_of, run_order
 from lakesmith.sqlproof.query import inputs
@@ -36,11 +36,8 @@ class Graph:
         for name, table in tables.items():
             try:
                 read = inputs(table, tables)
-            except Problems as several:
-                errors.extend(several.errors)
-                read = ()
             except LakesmithError as error:
-                errors.append(error)
+                errors.extend(error.errors)
                 read = ()
             upstream[name] = tuple(each for each in read if each in tables)
             unknown = [each for each in read if each not in tables]
@@ -94,7 +91,7 @@ def _unknown_inputs(
             f"{table.name} reads {name}, which is not declared",
             at=place_of_input(table, name),
             table=str(table.name),
-            hint=did_you_mean(str(name), (str(known) for known in tables), label="tables"),
+            hint=did_you_mean(str(name), map(str, tables), label="tables"),
         )
         for name in unknown
     ]
@@ -124,7 +121,7 @@ def _load_errors(table: Table, read: tuple[TableName, ...], tables: Mapping[Tabl
                     f"same_as '{table.load.same_as}' is not a column of a table that {table.name} reads",
                     at=table.declared_at,
                     table=str(table.name),
-                    hint=did_you_mean(layer_and_name, (str(name) for name in read), label="tables that it reads"),
+                    hint=did_you_mean(layer_and_name, map(str, read), label="tables that it reads"),
                 )
             )
     return errors
@@ -133,10 +130,10 @@ def _load_errors(table: Table, read: tuple[TableName, ...], tables: Mapping[Tabl
 def _reachable(
     edges: Mapping[TableName, tuple[TableName, ...]], start: TableName, depth: int | None
 ) -> frozenset[TableName]:
-    found: set[TableName] = set()
-    edge = {start}
-    while edge and (depth is None or depth > 0):
-        edge = {each for name in edge for each in edges[name]} - found
-        found |= edge
+    reached: set[TableName] = set()
+    newest = {start}
+    while newest and (depth is None or depth > 0):
+        newest = {other for name in newest for other in edges[name]} - reached
+        reached |= newest
         depth = None if depth is None else depth - 1
-    return frozenset(found - {start})
+    return frozenset(reached - {start})

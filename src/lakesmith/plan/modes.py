@@ -5,7 +5,7 @@ Where the mode reads more than the new rows, it comes with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from lakesmith.declare import (
@@ -24,7 +24,7 @@ from lakesmith.declare import (
 )
 from lakesmith.declare.spark_type import DecimalType, SimpleType, read_type
 from lakesmith.plan.graph import Graph, is_append_only
-from lakesmith.plan.steps import Build, BuildMode, LakeFacts, Progress, TablePlan, Widen
+from lakesmith.plan.steps import Build, BuildMode, LakeFacts, Progress, Step, Widen
 from lakesmith.plan.widening import type_change_text
 from lakesmith.sqlproof.query import key_finder, partition_source, rowwise, sums, uses_key_finder
 
@@ -36,7 +36,8 @@ class Modes:
     lake: LakeDeclaration
     graph: Graph
     facts: LakeFacts
-    planned: Mapping[TableName, TablePlan]
+    steps: Callable[[TableName], tuple[Step, ...]]
+    """The steps that are planned for an input."""
 
     def cheapest(self, table: Table, progress: Progress, changed: frozenset[TableName]) -> tuple[BuildMode, str | None]:
         """Return the cheapest mode that gives the same rows as a full build, and why no cheaper one is possible."""
@@ -76,42 +77,39 @@ class Modes:
         if any(column.required or column.check or column.key or column.unique for column in promised) or any(
             check.row_rule and check.on_fail == "quarantine" for check in table.checks
         ):
-            return (
-                "full",
-                "its checks reject rows, and a build of some keys cannot tell these from rows rejected before",
-            )
+            rejects = "its checks reject rows, and a build of some keys cannot tell these from rows rejected before"
+            return "full", rejects
         upstream = self.graph.upstream(table.name)
         for source in upstream:
-            if not self.facts.tables[source].change_feed:
-                return "full", f"the touched keys are unknown: {source} has no change feed"
-            if self._is_rewritten(source, progress.positions[str(source)].version):
-                return "full", f"{source} was rebuilt: rows that were read before may have changed"
-        why = self._why_not_sums(table, table.origin, load, upstream)
-        return ("keys", why) if why else ("sums", None)
+            if why := self._why_not_changes(source, progress, "the touched keys"):
+                return "full", why
+        if why := self._why_not_sums(table, table.origin, load, upstream):
+            return "keys", f"new rows cannot be added to the sums: {why}"
+        return "sums", None
 
     def _why_not_sums(self, table: Table, query: SqlQuery, load: Merge, upstream: tuple[TableName, ...]) -> str | None:
         """Return why the result of new rows cannot be added to the stored rows, or None."""
         summed = sums(query, load.key)
         if isinstance(summed, str):
-            return f"new rows cannot be added to the sums: {summed}"
+            return summed
         changing = next((name for name in upstream if not is_append_only(self.lake.tables[name])), None)
         if changing is not None:
-            return f"new rows cannot be added to the sums: rows of {changing} change or are deleted"
+            return f"rows of {changing} change or are deleted"
         if len(upstream) > 1:
-            return "new rows cannot be added to the sums: it reads several tables"
+            return "it reads several tables"
         if table.checks:
-            return "new rows cannot be added to the sums: its checks need complete rows"
+            return "its checks need complete rows"
         keys = {name.lower() for name in load.key}
         cast = [column.name for column in table.columns if column.type and column.name.lower() not in keys]
         if cast:
-            return f"new rows cannot be added to the sums: {cast[0]} is cast to its declared type"
+            return f"{cast[0]} is cast to its declared type"
         types = {column.name.lower(): read_type(column.type) for column in self.facts.tables[table.name].columns}
         for name in summed.exact_only_for:
             match types.get(name.lower()):
                 case SimpleType("double" | "float"):
-                    return f"new rows cannot be added to the sums: {name} is a floating-point sum"
+                    return f"{name} is a floating-point sum"
                 case DecimalType(precision=38):
-                    return f"new rows cannot be added to the sums: {name} is decimal(38), so a sum may overflow"
+                    return f"{name} is decimal(38), so a sum may overflow"
         return None
 
     def _rows_mode(self, table: Table, progress: Progress) -> tuple[BuildMode, str | None]:
@@ -125,41 +123,36 @@ class Modes:
         if len(upstream) > 1:
             return "full", f"changed rows alone are not enough: it reads {len(upstream)} tables"
         source = upstream[0]
-        if not self.facts.tables[source].change_feed:
-            return "full", f"changed rows are unknown: {source} has no change feed"
-        if self._is_rewritten(source, progress.positions[str(source)].version):
-            return "full", f"{source} was rebuilt: rows that were read before may have changed"
+        if why := self._why_not_changes(source, progress, "changed rows"):
+            return "full", why
         if not is_append_only(self.lake.tables[source]):
+            changing = f"rows of {source} change or are deleted"
             if isinstance(table.load, Append):
-                return (
-                    "full",
-                    f"rows of {source} change or are deleted, which may change the first of several duplicates",
-                )
-            return (
-                "keys",
-                f"rows of {source} change or are deleted, so each touched key is recomputed from all its rows",
-            )
+                return "full", f"{changing}, which may change the first of several duplicates"
+            return "keys", f"{changing}, so each touched key is recomputed from all its rows"
         why = needs_history(table.load)
         return ("keys", why) if why else ("changes", None)
 
     def _type_change(self, progress: Progress, changed: Iterable[TableName]) -> str | None:
         """Return why an input's changes cannot be read: types in it became wider, or will in this run."""
         for source in changed:
-            planned = self.planned.get(source)
-            steps = planned.steps if planned is not None else ()
-            coming = [column.name for step in steps if isinstance(step, Widen) for column in step.columns]
-            names = [*self.facts.widened_columns.get((source, progress.positions[str(source)].version), ()), *coming]
+            widened = self.facts.widened_columns.get((source, progress.positions[str(source)].version), ())
+            steps = self.steps(source)
+            planned = [column.name for step in steps if isinstance(step, Widen) for column in step.columns]
+            names = [*widened, *planned]
             if names:
                 return type_change_text(source, names)
         return None
 
-    def _is_rewritten(self, source: TableName, seen: int) -> bool:
-        planned = self.planned.get(source)
-        steps = planned.steps if planned is not None else ()
-        if any(isinstance(step, Build) and step.mode == "full" for step in steps):
-            return True
+    def _why_not_changes(self, source: TableName, progress: Progress, needed: str) -> str | None:
+        """Return why the changes of an input do not say which rows are affected, or None."""
+        if not self.facts.tables[source].change_feed:
+            return f"{needed} are unknown: {source} has no change feed"
         rewritten = self.facts.progress.get(source, Progress()).rewritten
-        return rewritten is not None and rewritten > seen
+        rebuilds = any(isinstance(step, Build) and step.mode == "full" for step in self.steps(source))
+        if rebuilds or (rewritten is not None and rewritten > progress.positions[str(source)].version):
+            return f"{source} was rebuilt: rows that were read before may have changed"
+        return None
 
 
 def needs_history(load: Load) -> str | None:

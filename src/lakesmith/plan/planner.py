@@ -22,7 +22,7 @@ from lakesmith.declare import (
     source_text,
 )
 from lakesmith.declare.spark_type import read_type
-from lakesmith.errors import DataError, DeclarationError, LakesmithError, Problems, UsageError
+from lakesmith.errors import DataError, DeclarationError, LakesmithError, UsageError
 from lakesmith.plan.backfill import backfill_chunks, day_column, unfinished_backfill_text
 from lakesmith.plan.checks import referenced_tables, shuffle_checks
 from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_reason
@@ -118,13 +118,12 @@ class _Planning:
                 raise self.facts.problems[table.name]
             planned = self._bronze(table, table.origin) if isinstance(table.origin, Source) else self._derived(table)
         except LakesmithError as error:
-            found = error.errors if isinstance(error, Problems) else (error,)
-            self.problems.extend(found)
+            self.problems.extend(error.errors)
             self.blocked.add(table.name)
-            planned = TablePlan(table=table.name, status="unchanged", reason=found[0].what)
+            planned = TablePlan(table=table.name, status="unchanged", reason=error.errors[0].what)
         planned = self._with_expiry(table, planned)
         if planned.steps:
-            checked = [name for name in referenced_tables(table) if self._has_steps(name) and name not in planned.after]
+            checked = [name for name in referenced_tables(table) if self._steps(name) and name not in planned.after]
             planned = replace(planned, after=(*planned.after, *checked), shuffles=shuffle_checks(table))
         self.planned[table.name] = replace(planned, skipped=self.facts.skipped.get(table.name, ()))
 
@@ -197,10 +196,10 @@ class _Planning:
                 steps.append(Ingest(table=table.name, files=files, listing=listing, reason=_files_text(files)))
                 listing = listing and replace(listing, after=files[-1].path)
             return steps
-        found = self.facts.slices.get(table.name)
-        if found is None:
+        new_slice = self.facts.slices.get(table.name)
+        if new_slice is None:
             return []
-        return [Ingest(table=table.name, slice=found, reason=slice_text(source, found))]
+        return [Ingest(table=table.name, slice=new_slice, reason=slice_text(source, new_slice))]
 
     def _finish(self, table: Table, progress: Progress) -> list[Step]:
         # A full refresh rebuilds rows and quarantine, so the batch need not be finished; and its inputs may be gone.
@@ -234,11 +233,11 @@ class _Planning:
         if blocking is not None:
             self.blocked.add(name)
             return TablePlan(table=name, status="unchanged", reason=f"waits for {blocking}, which has a problem")
-        missing = [each for each in upstream if not self._will_exist(each)]
+        missing = [each for each in upstream if each not in self.facts.tables and not self._steps(each)]
         for each in missing:
             if each not in self.empty and self.facts.landing.get(each) != ():
                 raise self._missing_input(table, each)
-        after = tuple(each for each in upstream if self._has_steps(each))
+        after = tuple(each for each in upstream if self._steps(each))
         progress = self._progress(table)
         if missing:
             if name not in self.facts.tables:
@@ -259,17 +258,9 @@ class _Planning:
         status = self._status(table) if steps else "unchanged"
         return TablePlan(table=name, status=status, reason=reason, steps=tuple(steps), after=after if steps else ())
 
-    def _will_exist(self, name: TableName) -> bool:
-        return name in self.facts.tables or self._has_steps(name)
-
-    def _has_steps(self, name: TableName) -> bool:
-        planned = self.planned.get(name)
-        return planned is not None and bool(planned.steps)
-
-    def _changes_here(self, name: TableName) -> bool:
-        """Whether this plan changes the table's rows. Finishing a batch does not: its rows are committed."""
-        planned = self.planned.get(name)
-        return planned is not None and any(not isinstance(step, Finish) for step in planned.steps)
+    def _steps(self, name: TableName) -> tuple[Step, ...]:
+        """Return the steps that are planned for a table so far."""
+        return self.planned[name].steps if name in self.planned else ()
 
     def _missing_input(self, table: Table, name: TableName) -> LakesmithError:
         declared = self.lake.tables[name]
@@ -298,7 +289,7 @@ class _Planning:
                 up_to_date = "up to date; its checks changed and apply to later rows"
             return None, up_to_date
         reason = "; ".join(changed.values())
-        choice = Modes(lake=self.lake, graph=self.graph, facts=self.facts, planned=self.planned)
+        choice = Modes(lake=self.lake, graph=self.graph, facts=self.facts, steps=self._steps)
         mode, cost_reason = choice.cheapest(table, progress, frozenset(changed))
         followed = frozenset(changed) if mode != "full" else frozenset()
         for each in followed:
@@ -342,7 +333,8 @@ class _Planning:
         changed: dict[TableName, str] = {}
         for each in self.graph.upstream(table.name):
             seen, now = progress.positions[str(each)].version, self.facts.tables[each].changed
-            if self._changes_here(each):
+            # Finishing a batch changes no row: its rows are committed.
+            if any(not isinstance(step, Finish) for step in self._steps(each)):
                 changed[each] = f"{each} changes in this run"
             elif now > seen:
                 versions = "a new version" if now - seen == 1 else f"{now - seen} new versions"
@@ -390,19 +382,19 @@ def _wider_types(table: Table, stored: TableFacts | None) -> list[Widen]:
     reasons: list[str] = []
     types = {column.name.lower(): column.type for column in stored.columns}
     for column in table.columns:
-        found = types.get(column.name.lower())
-        if column.type is None or found is None or found == column.type:
+        stored_type = types.get(column.name.lower())
+        if column.type is None or stored_type is None or stored_type == column.type:
             continue
-        if not widens(read_type(found), read_type(column.type)):
+        if not widens(read_type(stored_type), read_type(column.type)):
             raise DeclarationError(
                 "type-changed",
-                f"{column.name} is declared as {column.type}, but {table.name} stores it as {found}",
+                f"{column.name} is declared as {column.type}, but {table.name} stores it as {stored_type}",
                 at=column.declared_at,
                 table=str(table.name),
                 hint=f"restore the type, and cast in silver: CAST({column.name} AS {column.type})",
             )
         wider.append(ColumnFact(column.name, column.type))
-        reasons.append(f"{column.name} is declared wider ({found} → {column.type})")
+        reasons.append(f"{column.name} is declared wider ({stored_type} → {column.type})")
     return [Widen(table=table.name, columns=tuple(wider), reason="; ".join(reasons))] if wider else []
 
 
@@ -410,8 +402,7 @@ def _refuse_changed_files(table: Table, landing: tuple[FileFact, ...], ingested:
     changed = [file for file in landing if file.path in ingested and ingested[file.path] != file]
     if not changed:
         return
-    file = changed[0]
-    before = ingested[file.path]
+    file, before = changed[0], ingested[changed[0].path]
     more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
     raise DataError(
         "file-changed",
@@ -434,21 +425,21 @@ def _time(file: FileFact) -> str:
     return datetime.fromtimestamp(file.modified / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def slice_text(source: Source, found: Slice) -> str:
+def slice_text(source: Source, new: Slice) -> str:
     """Describe what is new in a source that is not files."""
     match source:
         case Kafka(topic=topic, starting=starting):
-            if not found.since:
+            if not new.since:
                 return f"{topic} from now on" if starting == "latest" else f"all records of {topic} so far"
-            count = sum(int(until) - int(found.since.get(at, 0)) for at, until in found.until.items() if "/" in at)
+            count = sum(int(until) - int(new.since.get(at, 0)) for at, until in new.until.items() if "/" in at)
             return f"{count:,} new records of {topic}"
-        case Jdbc(table=read, watermark=str(column)) if found.since.get("watermark"):
-            return f"rows of {read} with {column} after {found.since['watermark']}"
+        case Jdbc(table=read, watermark=str(column)) if new.since.get("watermark"):
+            return f"rows of {read} with {column} after {new.since['watermark']}"
         case Jdbc(table=read):
             return f"all rows of {read}"
         case _:
-            since = f"{found.since['version']} → " if found.since else ""
-            return f"version {since}{found.until['version']} of {source_text(source)}"
+            since = f"{new.since['version']} → " if new.since else ""
+            return f"version {since}{new.until['version']} of {source_text(source)}"
 
 
 def _batches(files: Sequence[FileFact], most: int | None, size: int | None) -> Iterator[tuple[FileFact, ...]]:

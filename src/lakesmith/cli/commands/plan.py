@@ -70,9 +70,9 @@ def _table(symbol: Symbol, table: TablePlan) -> Tree:
         because = (Tree(label=(Styled(f"because {reason}", "quiet"),)),) if reason else ()
         lines.append(Tree(label=(describe(step),), branches=because))
     if table.shuffles:
-        checks = "the check" if len(table.shuffles) == 1 else "the checks"
-        verb = "shuffles" if len(table.shuffles) == 1 else "shuffle"
-        lines.append(Tree(label=(Styled(f"{checks} {', '.join(table.shuffles)} {verb} rows", "quiet"),)))
+        names = ", ".join(table.shuffles)
+        text = f"the check {names} shuffles rows" if len(table.shuffles) == 1 else f"the checks {names} shuffle rows"
+        lines.append(Tree(label=(Styled(text, "quiet"),)))
     for entry in table.skipped[:_SHOWN]:
         lines.append(Tree(label=(Styled("skips ", "warn"), f"{entry.path}: {entry.why}")))
     if len(table.skipped) > _SHOWN:
