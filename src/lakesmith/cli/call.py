@@ -66,15 +66,14 @@ class Call:
     def lake_folder(self) -> Path:
         """The folder given with --lake, or the nearest lake in this folder or above."""
         if self.folder is not None:
-            named = Path(self.folder)
-            named = named.parent if named.name == LAKE_FILE else named
-            if os.path.isfile(named / LAKE_FILE):
-                return named
+            folder = Path(self.folder)
+            folder = folder.parent if folder.name == LAKE_FILE else folder
+            if os.path.isfile(folder / LAKE_FILE):
+                return folder
             raise UsageError(
                 "no-lake", f"there is no {LAKE_FILE} in {self.folder}", hint=f"lakesmith init {self.folder}"
             )
-        here = Path.cwd()
-        for folder in (here, *here.parents):
+        for folder in (Path.cwd(), *Path.cwd().parents):
             if os.path.isfile(folder / LAKE_FILE):
                 return folder
         raise UsageError(

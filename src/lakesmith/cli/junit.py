@@ -32,7 +32,7 @@ def difference_lines(difference: RowDifference) -> Iterator[str]:
     """A difference as plain text."""
     for sign, row in (("-", difference.expected), ("+", difference.found)):
         if row is not None:
-            yield f"{sign} " + ", ".join(f"{name}: {_cell(value)}" for name, value in row.items())
+            yield f"{sign} " + ", ".join(f"{name}: {'NULL' if value is None else value}" for name, value in row.items())
 
 
 def _counts(results: tuple[UnitTestResult, ...]) -> dict[str, str]:
@@ -46,8 +46,8 @@ def _counts(results: tuple[UnitTestResult, ...]) -> dict[str, str]:
 
 
 def _case(suite: ET.Element, result: UnitTestResult) -> None:
-    about = {"name": result.name, "classname": result.table, "file": result.file, "line": str(result.line)}
-    case = ET.SubElement(suite, "testcase", about, time=f"{result.seconds:.3f}")
+    attributes = {"name": result.name, "classname": result.table, "file": result.file, "line": str(result.line)}
+    case = ET.SubElement(suite, "testcase", attributes, time=f"{result.seconds:.3f}")
     if result.outcome == "passed":
         return
     lines = [line for each in result.differences for line in difference_lines(each)]
@@ -55,12 +55,8 @@ def _case(suite: ET.Element, result: UnitTestResult) -> None:
     message = result.error.what if result.error else f"{count} row{'s' if count > 1 else ''} not as expected"
     if result.error:
         lines.insert(0, str(result.error))
-    kind = "failure" if result.outcome == "failed" else "error"
+    tag = "failure" if result.outcome == "failed" else "error"
     # XML allows no control characters.
     code = result.error.code if result.error else "difference"
-    element = ET.SubElement(case, kind, message=clean(message), type=code)
+    element = ET.SubElement(case, tag, message=clean(message), type=code)
     element.text = "\n".join(clean(part) for line in lines for part in line.split("\n"))
-
-
-def _cell(value: str | None) -> str:
-    return "NULL" if value is None else value

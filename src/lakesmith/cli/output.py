@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TextIO, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO, TypeVar
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError
@@ -64,16 +64,6 @@ class Tree:
 
     label: tuple[Cell, ...]
     branches: tuple[Tree, ...] = ()
-
-
-class Page(Protocol):
-    """A target for lines, grids and trees."""
-
-    def line(self, *cells: Cell) -> None: ...
-
-    def grid(self, grid: Grid) -> None: ...
-
-    def tree(self, tree: Tree) -> None: ...
 
 
 def page(shape: Literal["table", "markdown"] = "table") -> Page:
@@ -225,6 +215,10 @@ class TerminalPage:
         for number, row in enumerate(grid.rows):
             table.add_row(*(cls.text(cell) for cell in row), end_section=number + 1 in grid.breaks)
         return table
+
+
+Page = PlainPage | TerminalPage
+"""Shows lines, grids and trees."""
 
 
 def _width(text: str) -> int:

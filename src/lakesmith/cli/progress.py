@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TextIO, assert_never
+from typing import TYPE_CHECKING, Self, TextIO, assert_never
 
 from lakesmith.cli.formatting import duration, plural
 from lakesmith.cli.output import Cell, Grid, PlainPage, Styled, TerminalPage, is_terminal, terminal_console
@@ -19,20 +18,8 @@ if TYPE_CHECKING:
     import rich.live
 
 
-class ProgressDisplay(Protocol):
-    """A context that receives a run's events from any thread."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def __call__(self, event: Event) -> None: ...
-
-
-def progress(*, quiet_stdout: bool) -> ProgressDisplay:
-    """The live table or the plain lines; on stderr when stdout is reserved for JSON."""
+def progress(*, quiet_stdout: bool) -> LiveProgress | LineProgress:
+    """A context that shows events from any thread: a live table, or lines. On stderr when stdout is for JSON."""
     stream = sys.stderr if quiet_stdout else sys.stdout
     return LiveProgress(terminal_console(stream)) if is_terminal(stream) else LineProgress(stream)
 
@@ -125,19 +112,13 @@ class LiveProgress:
             now = time.monotonic()
             rows = [step_cells(step) for step in self._done]
             rows += [_running_cells(started, now - since) for started, since in self._running.values()]
-            what = "starting Spark…" if self._spark_starting else "running"
-            spinner = Spinner("dots", TerminalPage.text(f"{what} {duration(now - self._started_at)}"))
+            activity = "starting Spark…" if self._spark_starting else "running"
+            spinner = Spinner("dots", TerminalPage.text(f"{activity} {duration(now - self._started_at)}"))
             spinner.start_time = 0.0
         grid = Grid(titles=TITLES, rows=tuple(rows), right=NUMBERS)
         return Group(TerminalPage.table(grid), spinner) if rows else spinner
 
 
 def _running_cells(started: StepStarted, seconds: float) -> tuple[Cell, ...]:
-    waiting = Styled("…", "quiet")
-    return (
-        started.table,
-        started.step,
-        Styled("running", "strong"),
-        *(waiting,) * 5,
-        duration(seconds),
-    )
+    unknown = (Styled("…", "quiet"),) * 5
+    return (started.table, started.step, Styled("running", "strong"), *unknown, duration(seconds))

@@ -87,7 +87,7 @@ def _widened_since(
     lake: OpenLake, tables: Mapping[TableName, TableFacts], progress: Mapping[TableName, Progress]
 ) -> dict[tuple[TableName, int], Sequence[str]]:
     """By table and version that another table has read up to: the columns that were widened since."""
-    read = {(name, at.version) for made in progress.values() for name, at in made.positions.items()}
+    read = {(name, at.version) for each in progress.values() for name, at in each.positions.items()}
     retyped: dict[tuple[TableName, int], Sequence[str]] = {}
     for name, since in read:
         source = TableName.parse(name)

@@ -47,6 +47,6 @@ def adopt(lake: OpenLake, table: str) -> Adopted:
     if facts := lake.table_facts(name):
         return Adopted(table=str(name), location=location, files=facts.files, rows=facts.rows, created=False)
     lake.format.adopt(lake.warehouse.table(name))
-    made = lake.table_facts(name)
-    assert made is not None
-    return Adopted(table=str(name), location=location, files=made.files, rows=made.rows, created=True)
+    facts = lake.table_facts(name)
+    assert facts is not None
+    return Adopted(table=str(name), location=location, files=facts.files, rows=facts.rows, created=True)

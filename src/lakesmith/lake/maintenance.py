@@ -100,30 +100,29 @@ def plan_restore(lake: OpenLake, table: str, version: int) -> Plan:
 
 def _compact_step(lake: OpenLake, name: TableName, facts: TableFacts) -> Step | str:
     beside = (lake.format.facts(folder, "") for folder in _tables_beside(lake, name))
-    found = [facts, *(each for each in beside if each)]
-    several = [each for each in found if each.files > 1]
-    files, size = sum(each.files for each in several), sum(each.bytes for each in several)
-    if not several:
+    compactable = [each for each in (facts, *beside) if each and each.files > 1]
+    if not compactable:
         return "it has only one data file"
+    files, size = sum(each.files for each in compactable), sum(each.bytes for each in compactable)
     return Compact(table=name, files=files, bytes=size, reason=f"{files} files")
 
 
 def _vacuum_step(lake: OpenLake, older_than: float, name: TableName, facts: TableFacts) -> Step | str:
     readers = _readers(lake, name)
     read_at = [(reader, lake.warehouse.table(reader)) for reader in readers]
-    found = slowest_reader(lake.format, lake.warehouse.store, facts, name, read_at)
-    behind = found.age(time.time()) if found else 0.0
-    held_up = (
-        f"{found.reader} has read it up to version {found.version}; newer files stay until "
-        f"`lakesmith run {found.reader}` has read them"
-        if found and behind > older_than
+    slowest = slowest_reader(lake.format, lake.warehouse.store, facts, name, read_at)
+    behind = slowest.age(time.time()) if slowest else 0.0
+    waiting = (
+        f"{slowest.reader} has read it up to version {slowest.version}; newer files stay until "
+        f"`lakesmith run {slowest.reader}` has read them"
+        if slowest and behind > older_than
         else ""
     )
     places = [facts.folder, *_tables_beside(lake, name)]
     files = sum(lake.format.count_unused_files(place, max(older_than, behind)) for place in places)
     if not files:
-        return held_up or f"no unused file is older than {age(older_than)}"
-    reason = "; ".join(filter(None, [f"at most {files} files", held_up]))
+        return waiting or f"no unused file is older than {age(older_than)}"
+    reason = "; ".join(filter(None, [f"at most {files} files", waiting]))
     return Vacuum(table=name, older_than=older_than, readers=readers, reason=reason)
 
 

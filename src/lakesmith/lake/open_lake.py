@@ -53,8 +53,8 @@ class OpenLake:
     def of(cls, declaration: LakeDeclaration) -> OpenLake:
         """Open a lake. Starts nothing and writes nothing."""
         adopted = {name: table.adopted for name, table in declaration.tables.items() if table.adopted is not None}
-        here = declaration.environment
-        warehouse = Warehouse(here.warehouse, adopted, here.umask, here.storage)
+        environment = declaration.environment
+        warehouse = Warehouse(environment.warehouse, adopted, environment.umask, environment.storage)
         cached = cache_folder() / "lakes" / hashlib.sha256(warehouse.store.url.encode()).hexdigest()[:16]
         facts_cache, ledger = FactsCache(cached.with_suffix(".facts.json")), Ledger(warehouse)
         return cls(
@@ -83,9 +83,9 @@ class OpenLake:
     @cached_property
     def landings(self) -> Mapping[TableName, tuple[Store, str]]:
         """For each table from files, the store that the files arrive in and the glob that finds them."""
-        here = self.declaration.environment
+        environment = self.declaration.environment
         return {
-            name: landing_store(table.origin.files, here.landing, here.storage, table.origin.symlinks)
+            name: landing_store(table.origin.files, environment.landing, environment.storage, table.origin.symlinks)
             for name, table in self.tables.items()
             if isinstance(table.origin, Files)
         }
@@ -137,14 +137,14 @@ class OpenLake:
         """Start Spark with the lake's settings, jars and drivers."""
         from lakesmith.jvm.session import open_session
 
-        here = self.declaration.environment
+        environment = self.declaration.environment
         return open_session(
             self.name,
             settings_of(self.declaration, self.warehouse.store),
             jars_of(self.declaration),
             drivers_of(self.declaration),
-            private=here.secret_variables,
-            umask=here.umask,
+            private=environment.secret_variables,
+            umask=environment.umask,
         )
 
 

@@ -137,8 +137,9 @@ def plan_with_facts(
 
 def refuse_unsupported_steps(lake: OpenLake, plan: Plan) -> None:
     """Raise when the table format cannot execute a step of the plan."""
-    found = [unsupported_step(lake.tables[s.table], s, lake.format.name, lake.format.capabilities) for s in plan.steps]
-    raise_all([error for error in found if error])
+    format = lake.format
+    errors = (unsupported_step(lake.tables[step.table], step, format.name, format.capabilities) for step in plan.steps)
+    raise_all([error for error in errors if error])
 
 
 def _unreported(lake: OpenLake, facts: LakeFacts) -> Mapping[TableName, tuple[SkippedEntry, ...]]:

@@ -126,8 +126,7 @@ def _refuse_lost_commits(lake: OpenLake, name: str, folder: TableFolder) -> None
 def _held_rows(name: str, folder: TableFolder) -> pa.dataset.Dataset:
     import pyarrow.dataset as ds
 
-    rows = folder.list("rows/")
-    files = [folder.key(found.key) for found in rows if found.key.endswith(".parquet")]
+    files = [folder.key(file.key) for file in folder.list("rows/") if file.key.endswith(".parquet")]
     if not files:
         raise UsageError(
             "not-held", f"no held batch is named {name}", hint="`lakesmith approve` lists the held batches"

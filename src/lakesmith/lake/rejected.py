@@ -38,7 +38,7 @@ def approve(
         runs = [batch.run_id for batch in held_batches(lake)]
         raise UsageError(
             "unknown-run",
-            f"no gate holds back a batch of run {run_id!r}",
+            f"no held batch belongs to run {run_id!r}",
             hint=did_you_mean(run_id, runs, label="runs with held batches")
             if runs
             else "no batch is held: the next batch of a table replaces its held batch",
@@ -62,8 +62,8 @@ def approve(
 def held_batches(lake: OpenLake) -> tuple[HeldBatch, ...]:
     """The batches that gates hold."""
     batches = HeldBatches(lake.warehouse.store)
-    found = (batches.get(str(name)) for name in sorted(lake.tables))
-    return tuple(batch for batch in found if batch is not None)
+    held = (batches.get(str(name)) for name in sorted(lake.tables))
+    return tuple(batch for batch in held if batch is not None)
 
 
 def replay(
@@ -107,13 +107,12 @@ def _replay(
     lake: OpenLake, table: str, replay: Replay, *, on_event: OnEvent | None, session: SparkSession | None
 ) -> RunReport:
     name = lake.table_name(table)
-    if not lake.quarantined_rows(name):
-        return RunReport(run=None, steps=(), checks=())
-    if not quarantine_queries.count(partial(internal_query, lake), name, replay.chosen):
+    query = partial(internal_query, lake)
+    if not lake.quarantined_rows(name) or not quarantine_queries.count(query, name, replay.chosen):
         return RunReport(run=None, steps=(), checks=())
     columns = _replayable_columns(lake, name)
-    named = [*replay.set, *(column for values in replay.edits.values() for column in values)]
-    unknown = [each for each in named if each.lower() not in columns]
+    changed = [*replay.set, *(column for values in replay.edits.values() for column in values)]
+    unknown = [column for column in changed if column.lower() not in columns]
     if unknown:
         raise UsageError(
             "unknown-column",
@@ -140,13 +139,13 @@ def quarantine_counts(lake: OpenLake) -> tuple[QuarantineCount, ...]:
     for name in sorted(lake.tables):
         if lake.format.facts(lake.warehouse.quarantine(name), flow(name)) is None:
             continue
-        found = internal_query(
+        answer = internal_query(
             lake,
             "SELECT reason, count(*) AS found, any_value(raw) AS example FROM "
             f"(SELECT unnest(reasons) AS reason, raw FROM quarantine.{name.layer}_{name.name}) "
             "GROUP BY reason ORDER BY found DESC, reason",
         )
-        for reason, rows, example in found.rows:
+        for reason, rows, example in answer.rows:
             counts.append(
                 QuarantineCount(table=str(name), reason=str(reason), rows=int(str(rows)), example=str(example)[:200])
             )

@@ -13,16 +13,16 @@ LATEST = "latest"
 
 def releases(lake: OpenLake, *, limit: int = 20) -> tuple[Release, ...]:
     """The newest releases. A run that succeeds records one when all tables are made from each other's versions."""
-    found: dict[str, list[ReleaseRecord]] = {}
+    records_of: dict[str, list[ReleaseRecord]] = {}
     for record in lake.ledger.releases(limit):
-        found.setdefault(record.release, []).append(record)
+        records_of.setdefault(record.release, []).append(record)
     return tuple(
         Release(
             release=release,
             released_at=records[0].released_at,
             tables={record.table: record.version for record in records},
         )
-        for release, records in found.items()
+        for release, records in records_of.items()
     )
 
 
@@ -36,6 +36,6 @@ def released_tables(lake: OpenLake, release: str) -> dict[str, ReleaseRecord]:
             f"there is no release {release!r}",
             hint=did_you_mean(release, newest, label="newest releases")
             if newest
-            else "a run creates one when it succeeds and every table is up to date",
+            else "a successful run creates one when every table is up to date",
         )
     return {record.table: record for record in records}

@@ -240,31 +240,28 @@ def _release_records(lake: OpenLake, run_id: str) -> list[ReleaseRecord]:
 
 def _quarantine_checks(lake: OpenLake, run_id: str, names: Sequence[TableName]) -> list[CheckRecord]:
     """Check the quarantines' policies at the end of a run."""
-    found = [
+    records = [
         quarantine_queries.aging(partial(internal_query, lake), lake.tables[name], run_id)
         for name in names
         if lake.tables[name].quarantine != QuarantinePolicy() and lake.quarantined_rows(name)
     ]
-    return [record for record in found if record is not None]
+    return [record for record in records if record is not None]
 
 
 def _past_checks(lake: OpenLake, table: TableName, checks: Sequence[str]) -> dict[str, list[PastResult]]:
-    found = lake.ledger.check_history(str(table), checks, _PAST_BATCHES)
+    history = lake.ledger.check_history(str(table), checks, _PAST_BATCHES)
     return {
-        check: [
-            PastResult(at=each.checked_at, value=each.value, sketch=each.sketch, mode=each.mode) for each in records
-        ]
-        for check, records in found.items()
+        check: [PastResult(at=each.checked_at, value=each.value, sketch=each.sketch, mode=each.mode) for each in past]
+        for check, past in history.items()
     }
 
 
 def _check_commit_point(lake: OpenLake) -> None:
     """Refuse a store that cannot create a file exclusively: two writers could overwrite each other's commits."""
-    wrong = lake.warehouse.store.probe()
-    if wrong:
+    if failure := lake.warehouse.store.probe():
         raise InfrastructureError(
             "no-put-if-absent",
-            wrong,
+            failure,
             hint="use a local disk with hard links, or an object store that honours conditional writes (If-None-Match)",
         )
 

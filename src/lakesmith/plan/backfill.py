@@ -75,11 +75,11 @@ def day_column(table: Table, facts: TableFacts | None) -> str:
         raise _no_backfill(table, "it is not built yet", f"lakesmith run +{table.name} builds all of it")
     types = {column.name.lower(): column.type for column in facts.columns}
     name = _declared_day_column(table, types)
-    found = types.get(name.lower(), "missing")
-    if found not in _DAYS:
+    type = types.get(name.lower(), "missing")
+    if type not in _DAYS:
         raise _no_backfill(
             table,
-            f"its time column {name} is {found}, not a date or timestamp",
+            f"its time column {name} is {type}, not a date or timestamp",
             f"make it a date or a timestamp in {table.declared_at.file}, or rebuild all of it: "
             f"lakesmith run {table.name} --full-refresh",
         )

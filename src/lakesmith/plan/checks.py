@@ -18,15 +18,15 @@ def referenced_tables(table: Table) -> tuple[TableName, ...]:
 
 def shuffle_checks(table: Table) -> tuple[str, ...]:
     """Return the names of the checks for which Spark shuffles rows. All other checks run in the pass over the rows."""
-    found = [f"{column.name}.unique" for column in table.columns if column.unique]
+    names = [f"{column.name}.unique" for column in table.columns if column.unique]
     keys = {column.name for column in table.columns if column.key}
     if keys and keys != set(key_columns(table.load)):
-        found.append("key.unique")
+        names.append("key.unique")
     for check in table.checks:
         match check.rule:
             case Unique() | References() | Distinct(exact=True):
-                found.append(check.name)
-    return tuple(found)
+                names.append(check.name)
+    return tuple(names)
 
 
 def check_errors(
@@ -34,15 +34,15 @@ def check_errors(
 ) -> Iterator[LakesmithError]:
     """Yield the errors in tables that checks name. `read` are the table's inputs."""
     for check in table.checks:
-        known: Mapping[TableName, Table] = {}
+        candidates: Mapping[TableName, Table] = {}
         match check.rule:
             case References(table=name) if name == table.name:
                 what = f"the check {check.name} references its own table, which must exist before the check runs"
             case References(table=name) if name not in tables and not unrun.may_declare(name):
-                what, known = f"the check {check.name} references {name}, which is not declared", tables
+                what, candidates = f"the check {check.name} references {name}, which is not declared", tables
             case Reconcile(table=name) if name not in read:
                 what = f"the check {check.name} compares with {name}, which {table.name} does not read"
-                known = {each: tables[each] for each in read if each in tables}
+                candidates = {each: tables[each] for each in read if each in tables}
             case _:
                 continue
         yield DeclarationError(
@@ -50,7 +50,7 @@ def check_errors(
             what,
             at=check.declared_at,
             table=str(table.name),
-            hint=did_you_mean(str(name), map(str, known), label="tables")
-            if known
+            hint=did_you_mean(str(name), map(str, candidates), label="tables")
+            if candidates
             else "use `unique`, or another table",
         )

@@ -45,7 +45,7 @@ def _column_edges(
     nodes: Sequence[TableName],
     schemas: Mapping[TableName, Sequence[str]],
 ) -> tuple[Edge, ...]:
-    known: dict[TableName, Sequence[str]] = dict(schemas)
+    columns_of: dict[TableName, Sequence[str]] = dict(schemas)
     chosen = set(nodes)
     needed = chosen.union(*(graph.ancestors(node) for node in nodes)) if nodes else chosen
     edges: list[Edge] = []
@@ -56,12 +56,12 @@ def _column_edges(
         if node in chosen:
             edges.extend(
                 Edge(source=f"{table}.{column}", target=f"{node}.{target}")
-                for target, origins in column_origins(query, known).items()
+                for target, origins in column_origins(query, columns_of).items()
                 for table, column in sorted(origins)
                 if table in chosen
             )
-        if node not in known:
-            columns = table_columns(tables[node], known)
+        if node not in columns_of:
+            columns = table_columns(tables[node], columns_of)
             if columns is not None:
-                known[node] = columns
+                columns_of[node] = columns
     return tuple(edges)

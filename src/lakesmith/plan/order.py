@@ -33,7 +33,7 @@ def readers_of(edges: Edges) -> dict[TableName, tuple[TableName, ...]]:
     for name, read in edges.items():
         for each in read:
             readers[each].append(name)
-    return {name: tuple(sorted(found, key=_rank)) for name, found in readers.items()}
+    return {name: tuple(sorted(names, key=_rank)) for name, names in readers.items()}
 
 
 def run_order(edges: Edges) -> tuple[TableName, ...]:

@@ -17,19 +17,19 @@ def consistent_versions(
     A table without progress is written by another lake, or is out of use: its version is the one that was read.
     """
     read: dict[TableName, int] = {}
-    for name, made in progress.items():
-        if made.definition is None:
+    for name, own in progress.items():
+        if own.definition is None:
             return f"no batch of this lake records which inputs {name} was built from"
-        if made.unfinished is not None:
+        if own.unfinished is not None:
             return f"a batch of {name} was interrupted"
-        for text, position in made.positions.items():
+        for text, position in own.positions.items():
             source = TableName.parse(text)
-            found = facts.get(source) if source else None
-            if source is None or found is None or found.table_id != position.table_id:
+            current = facts.get(source) if source else None
+            if source is None or current is None or current.table_id != position.table_id:
                 return f"{name} was built from an earlier {text} that was dropped or recreated"
             if source not in progress:
                 if read.setdefault(source, position.version) != position.version:
                     return f"{text} was read by several tables, at different versions"
-            elif not found.changed <= position.version <= found.version:
-                return f"{name} was built from version {position.version} of {text}, not from {found.version}"
-    return {name: read.get(name, found.version) for name, found in facts.items()}
+            elif not current.changed <= position.version <= current.version:
+                return f"{name} was built from version {position.version} of {text}, not from {current.version}"
+    return {name: read.get(name, current.version) for name, current in facts.items()}

@@ -16,8 +16,8 @@ Schemas = Mapping[TableName, tuple[str, ...]]
 
 def read_by(table: Table, graph: Graph) -> tuple[TableName, ...]:
     """Return the tables that a table reads, for its rows and for its checks."""
-    named = [check.rule.table for check in table.checks if isinstance(check.rule, References | Reconcile)]
-    return tuple(dict.fromkeys((*graph.upstream(table.name), *(name for name in named if name != table.name))))
+    checked = [check.rule.table for check in table.checks if isinstance(check.rule, References | Reconcile)]
+    return tuple(dict.fromkeys((*graph.upstream(table.name), *(name for name in checked if name != table.name))))
 
 
 def check_tests(
@@ -30,11 +30,11 @@ def check_tests(
 def chosen_tests(tests: Iterable[TableTest], selected: frozenset[TableName], name: str | None) -> tuple[TableTest, ...]:
     """Return the tests of the selected tables whose names contain `name`."""
     of_tables = [test for test in tests if test.table in selected]
-    chosen = tuple(test for test in of_tables if name is None or name.lower() in test.name.lower())
-    if name is not None and not chosen:
+    matching = tuple(test for test in of_tables if name is None or name.lower() in test.name.lower())
+    if name is not None and not matching:
         hint = did_you_mean(name, {test.name for test in of_tables}, label="tests")
         raise UsageError("no-match", f"no test has '{name}' in its name", hint=hint)
-    return chosen
+    return matching
 
 
 def untested(
@@ -73,20 +73,20 @@ def _errors(
     yield from _unknown_columns(test.expect or (), tables[test.table], known_columns(tables[test.table], schemas))
 
 
-def _unknown_columns(rows: Sequence[Row], table: Table, known: tuple[str, ...] | None) -> Iterator[LakesmithError]:
-    if known is None:
+def _unknown_columns(rows: Sequence[Row], table: Table, columns: tuple[str, ...] | None) -> Iterator[LakesmithError]:
+    if columns is None:
         return
-    low = {name.lower() for name in known}
+    lower = {name.lower() for name in columns}
     reported: set[str] = set()
     for row in rows:
         for name in row.values:
             audit = table.name.layer == "bronze" and name.startswith("_")
-            if name.lower() not in low and name not in reported and not audit:
+            if name.lower() not in lower and name not in reported and not audit:
                 reported.add(name)
                 yield DeclarationError(
                     "unknown-column",
                     f"column '{name}' is not in {table.name}",
                     at=row.at,
                     table=str(table.name),
-                    hint=did_you_mean(name, known, label="columns"),
+                    hint=did_you_mean(name, columns, label="columns"),
                 )

@@ -15,7 +15,7 @@ from lakesmith.errors import InfrastructureError, LakesmithError, Place, UsageEr
 from lakesmith.ports import Answer, View
 from lakesmith.query.functions import check_functions, no_file_access
 from lakesmith.query.limits import Deadline, allowed_memory, answer_memory, out_of_memory, too_many_rows
-from lakesmith.query.names import unknown_table
+from lakesmith.query.names import quoted, unknown_table
 from lakesmith.query.spark_sql import select_of
 from lakesmith.query.tree import is_file_name, nodes, scans_once, table_paths
 from lakesmith.query.values import python_values, size_of, text_type
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _EXPLAIN = re.compile(r"(\s|--[^\n]*\n|/\*.*?\*/)*explain(\s+analyze)?\s+(?!\()", re.IGNORECASE | re.DOTALL)
 _LINE = re.compile(r"\n+LINE (\d+): (.*)")
-_KIND = re.compile(r"([A-Z][A-Za-z ]+) Error: ")
+_ERROR_CLASS = re.compile(r"([A-Z][A-Za-z ]+) Error: ")
 _NO_COLUMN = re.compile(r'Referenced column "(.+?)" not found|does not have a column named "(.+?)"')
 _NO_TABLE = re.compile(r"Table with name \"?(.+?)\"? does not exist")
 _NO_FUNCTION = re.compile(r"Function with name \"?(.+?)\"? (?:does not exist|is not in the catalog)")
@@ -88,11 +88,10 @@ class DuckDB:
 
         with self._connect() as connection, Deadline(connection, self._limits.timeout) as deadline:
             connection.register("input_0", rows)
-            chosen = ", ".join(map(_quoted, columns)) or "NULL"
+            selected = ", ".join(map(quoted, columns)) or "NULL"
+            sampled = f"SELECT {selected} FROM input_0 USING SAMPLE reservoir({count} ROWS) REPEATABLE (1)"
             try:
-                return connection.sql(
-                    f"SELECT {chosen} FROM input_0 USING SAMPLE reservoir({count} ROWS) REPEATABLE (1)"
-                ).to_arrow_table()
+                return connection.sql(sampled).to_arrow_table()
             except duckdb.Error as error:
                 raise _translate_error(error, {"the table": rows}, deadline) from None
 
@@ -127,7 +126,8 @@ class _Fetcher:
     connection: duckdb.DuckDBPyConnection
     deadline: Deadline
     memory: int
-    rows: int | None
+    limit: int | None
+    """How many rows to return; None returns all."""
 
     def in_memory(self, name: str, table_rows: Rows) -> Rows | pa.Table:
         """Return rows that can be scanned several times: a stream is read to its end."""
@@ -151,37 +151,37 @@ class _Fetcher:
         """Return the result of the statement: all rows, or the first ones."""
         relation = self.connection.sql(_runnable(self.connection, sql, tree))
         names, types = tuple(relation.columns), tuple(map(str, relation.types))
-        casts = [text_type(kind) for kind in relation.types]
+        casts = [text_type(type) for type in relation.types]
         if any(casts):
             aliases = [f"c{number}" for number in range(len(names))]
-            chosen = ", ".join(
+            selected = ", ".join(
                 f"CAST({alias} AS {cast})" if cast else alias for alias, cast in zip(aliases, casts, strict=True)
             )
             # The original text may end in a semicolon and a comment.
             inner = _deserialized(self.connection, tree)
-            relation = self.connection.sql(f"SELECT {chosen} FROM (\n{inner}\n) AS answer({', '.join(aliases)})")
-        found, truncated = self._fetched(relation)
-        return Answer(columns=names, types=types, rows=tuple(found), truncated=truncated)
+            relation = self.connection.sql(f"SELECT {selected} FROM (\n{inner}\n) AS answer({', '.join(aliases)})")
+        rows, truncated = self._fetch(relation)
+        return Answer(columns=names, types=types, rows=tuple(rows), truncated=truncated)
 
-    def _fetched(self, relation: duckdb.DuckDBPyRelation) -> tuple[list[tuple[object, ...]], bool]:
+    def _fetch(self, relation: duckdb.DuckDBPyRelation) -> tuple[list[tuple[object, ...]], bool]:
         """Return the rows, and whether there are more. Raise when the result exceeds its memory."""
-        found: list[tuple[object, ...]] = []
-        size, kinds = 0, relation.types
-        at_once = _FETCHED if self.rows is None else min(_FETCHED, self.rows + 1)
+        rows: list[tuple[object, ...]] = []
+        size, types = 0, relation.types
+        at_once = _FETCHED if self.limit is None else min(_FETCHED, self.limit + 1)
         with relation.to_arrow_reader(at_once) as reader:
             for batch in reader:
                 self.deadline.check()
                 if batch.nbytes > answer_memory(self.memory):
-                    raise too_many_rows(len(found))
-                columns = [python_values(*each) for each in zip(batch.columns, kinds, strict=True)]
+                    raise too_many_rows(len(rows))
+                columns = [python_values(*each) for each in zip(batch.columns, types, strict=True)]
                 fetched = list(zip(*columns, strict=True))
                 size += size_of(fetched)
                 if size > answer_memory(self.memory):
-                    raise too_many_rows(len(found))
-                found += fetched
-                if self.rows is not None and len(found) > self.rows:
-                    return found[: self.rows], True
-        return found, False
+                    raise too_many_rows(len(rows))
+                rows += fetched
+                if self.limit is not None and len(rows) > self.limit:
+                    return rows[: self.limit], True
+        return rows, False
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
@@ -199,19 +199,18 @@ def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
     if len(statements) != 1:
         what = f"{len(statements)} statements" if statements else "no statement"
         raise UsageError("not-a-select", f"the query has {what}", hint=_ONLY_SELECT)
-    kind = statements[0].type.name
     explain = _EXPLAIN.match(sql)
     select = sql[explain.end() :] if explain else sql
     tree = _serialized(connection, select)
-    if kind == "MULTI":
+    if statements[0].type.name == "MULTI":
         hint = "name the values: PIVOT silver.orders ON country IN ('DE', 'FR') USING sum(amount)"
         raise UsageError("not-a-select", "PIVOT without IN is several statements in DuckDB", hint=hint)
     if tree.get("error", True):
-        raise UsageError("not-a-select", f"the query is not a SELECT but {_statement_kind(select)}", hint=_ONLY_SELECT)
+        raise UsageError("not-a-select", f"the query is not a SELECT but {_statement_name(select)}", hint=_ONLY_SELECT)
     for node in nodes(tree):
         if str(node.get("type")).endswith("_QUERY_NODE"):
-            statement_kind = str(node["type"]).removesuffix("_QUERY_NODE")
-            raise UsageError("not-a-select", f"the query has {statement_kind} inside", hint=_ONLY_SELECT)
+            statement = str(node["type"]).removesuffix("_QUERY_NODE")
+            raise UsageError("not-a-select", f"the query contains {statement}", hint=_ONLY_SELECT)
         if node.get("type") == "SHOW_REF" and (node["show_type"] not in _SHOWN or node["query"] is None):
             raise UsageError("not-a-select", "SHOW is not supported", hint="`lakesmith status` lists the tables")
     check_functions(tree, select, partial(_is_table_function, connection))
@@ -237,7 +236,7 @@ def _is_table_function(connection: duckdb.DuckDBPyConnection, name: str) -> bool
     return bool(connection.execute(sql, [name]).fetchall())
 
 
-def _statement_kind(sql: str) -> str:
+def _statement_name(sql: str) -> str:
     words = re.sub(r"--[^\n]*|/\*.*?\*/", " ", sql, flags=re.DOTALL).split()
     return words[0].upper() if words else "nothing"
 
@@ -261,14 +260,14 @@ def _refuse_unknown_tables(tree: dict[str, Any], known: Sequence[str]) -> None:
 
 def _expose(connection: duckdb.DuckDBPyConnection, input_name: str, name: str, rows: Rows | pa.Table) -> None:
     connection.register(input_name, rows)
-    connection.execute(f"CREATE SCHEMA IF NOT EXISTS memory.{_quoted(_schema(name.partition('.')[0]))}")
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS memory.{quoted(_schema(name.partition('.')[0]))}")
     connection.execute(f"CREATE VIEW {_internal_name(name)} AS FROM memory.main.{input_name}")
 
 
 def _internal_name(name: str) -> str:
     """Return a table's name inside DuckDB."""
     schema, _, table = name.partition(".")
-    return f"memory.{_quoted(_schema(schema))}.{_quoted(table)}"
+    return f"memory.{quoted(_schema(schema))}.{quoted(table)}"
 
 
 def _make_view(connection: duckdb.DuckDBPyConnection, name: str, view: View) -> None:
@@ -289,10 +288,6 @@ def _make_view(connection: duckdb.DuckDBPyConnection, name: str, view: View) -> 
 def _schema(written: str) -> str:
     # DuckDB has a catalog named `system`, so a schema of that name would be ambiguous.
     return "lake_system" if written.lower() == "system" else written
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _runnable(connection: duckdb.DuckDBPyConnection, sql: str, tree: dict[str, Any]) -> str:
@@ -348,19 +343,19 @@ def _translate(message: str, tables: Mapping[str, Rows]) -> LakesmithError:
     line = _LINE.search(message)
     at = Place("query", int(line.group(1))) if line else None
     shown = f"the line reads: {line.group(2).strip()}" if line else None
-    what = _KIND.sub("", message.partition("\n")[0], count=1)
-    kind = found[1] if (found := _KIND.match(message)) else ""
-    if kind == "Parser":
+    what = _ERROR_CLASS.sub("", message.partition("\n")[0], count=1)
+    error_class = match[1] if (match := _ERROR_CLASS.match(message)) else ""
+    if error_class == "Parser":
         return UsageError("sql-syntax", what, at=at, hint=shown)
-    if kind == "Permission":
+    if error_class == "Permission":
         path = _FILE.search(message)
         return no_file_access(path.group(1) if path else what)
-    if kind == "Out of Memory":
+    if error_class == "Out of Memory":
         return out_of_memory()
-    if column := _NO_COLUMN.search(message):
-        name = column.group(1) or column.group(2)
-        known = {field for rows in tables.values() for field in rows.schema.names}
-        hint = did_you_mean(name, known, label="columns")
+    if missing := _NO_COLUMN.search(message):
+        name = missing.group(1) or missing.group(2)
+        columns = {field for rows in tables.values() for field in rows.schema.names}
+        hint = did_you_mean(name, columns, label="columns")
         return UsageError("unknown-column", f"there is no column '{name}'", at=at, hint=hint)
     if table := _NO_TABLE.search(message):
         return unknown_table(table.group(1), tables)
@@ -368,7 +363,7 @@ def _translate(message: str, tables: Mapping[str, Rows]) -> LakesmithError:
         near = re.search(r'Did you mean "(.+?)"', message)
         hint = f"did you mean '{near.group(1)}'?" if near else "https://duckdb.org/docs/stable/sql/functions"
         return UsageError("unknown-function", f"there is no function '{function.group(1)}'", at=at, hint=hint)
-    if kind in ("IO", "INTERNAL", "FATAL"):
+    if error_class in ("IO", "INTERNAL", "FATAL"):
         hint = "`lakesmith doctor` checks the storage"
         return InfrastructureError("query-engine", f"DuckDB could not read the table: {what}", hint=hint)
     return UsageError("query-failed", what, at=at, hint=shown)

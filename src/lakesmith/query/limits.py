@@ -29,11 +29,11 @@ def answer_memory(memory: int) -> int:
 
 @cache
 def _machine_memory() -> int:
-    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for file in map(Path, _CONTAINER):
         if file.is_file() and (text := file.read_text().strip()).isdigit():
-            found.append(int(text))
-    return min(found)
+            limits.append(int(text))
+    return min(limits)
 
 
 class Deadline:

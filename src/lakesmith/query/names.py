@@ -1,4 +1,4 @@
-"""Resolves the table names of a query."""
+"""Names in a query: resolves those of tables, and quotes them for DuckDB."""
 
 from __future__ import annotations
 
@@ -29,3 +29,8 @@ def unknown_table(name: str, known: Collection[str]) -> UsageError:
     else:
         hint = did_you_mean(name.lower(), known, label="tables")
     return UsageError("unknown-table", f"there is no table '{name}'", hint=hint)
+
+
+def quoted(name: str) -> str:
+    """Return the name as an identifier of DuckDB."""
+    return '"' + name.replace('"', '""') + '"'

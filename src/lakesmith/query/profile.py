@@ -15,6 +15,7 @@ from lakesmith.errors import InfrastructureError
 from lakesmith.quality.profile import FEW_VALUES, ForeignKey, ProfiledTable, proposals_text, propose
 from lakesmith.quality.text_patterns import TEXT_PATTERNS, TextPattern
 from lakesmith.query.duckdb import DuckDB
+from lakesmith.query.names import quoted
 from lakesmith.reports import ColumnProfile, Frequent, TableProfile
 
 if TYPE_CHECKING:
@@ -48,32 +49,32 @@ class _ProfiledColumn:
 
     number: int
     name: str
-    kind: SparkType
+    type: SparkType
     masked: bool
 
     @property
     def sql(self) -> str:
-        return '"' + self.name.replace('"', '""') + '"'
+        return quoted(self.name)
 
     @property
     def text(self) -> bool:
-        return self.kind == SimpleType("string")
+        return self.type == SimpleType("string")
 
     @property
     def float(self) -> bool:
-        return self.kind in (SimpleType("double"), SimpleType("float"))
+        return self.type in (SimpleType("double"), SimpleType("float"))
 
     @property
     def whole(self) -> bool:
-        return isinstance(self.kind, SimpleType) and self.kind.name in INTEGER_DIGITS
+        return isinstance(self.type, SimpleType) and self.type.name in INTEGER_DIGITS
 
     @property
     def amount(self) -> bool:
-        return self.float or digits(self.kind) is not None
+        return self.float or digits(self.type) is not None
 
     @property
     def ordered(self) -> bool:
-        return self.amount or self.text or str(self.kind) in ("date", "timestamp", "timestamp_ntz", "boolean")
+        return self.amount or self.text or str(self.type) in ("date", "timestamp", "timestamp_ntz", "boolean")
 
 
 def profile(
@@ -101,19 +102,19 @@ def profile(
         raise
     values_by_key = {**first, **second}
     columns = tuple(_column(column, values_by_key) for column in profiled)
-    found_table = ProfiledTable(
+    profiled_table = ProfiledTable(
         table=table.table,
         rows=max(table.rows, values_by_key["rows"]),
         profiled_rows=values_by_key["rows"],
         references=references,
         now=now,
     )
-    proposals = propose(columns, found_table)
+    proposals = propose(columns, profiled_table)
     return TableProfile(
         table=name,
         version=table.version,
-        rows=found_table.rows,
-        profiled_rows=found_table.profiled_rows,
+        rows=profiled_table.rows,
+        profiled_rows=profiled_table.profiled_rows,
         columns=columns,
         proposals=proposals,
         yaml=proposals_text(proposals),
@@ -129,7 +130,7 @@ def _profiled_columns(schema: pa.Schema, table: Table) -> list[_ProfiledColumn]:
 
     return [
         _ProfiledColumn(
-            number=number, name=field.name, kind=spark_type(field.type), masked=field.name.lower() in private
+            number=number, name=field.name, type=spark_type(field.type), masked=field.name.lower() in private
         )
         for number, field in enumerate(own)
     ]
@@ -159,7 +160,7 @@ def _first_aggregates(profiled: Iterable[_ProfiledColumn]) -> list[tuple[str, st
     for column in profiled:
         name, number = column.sql, column.number
         aggregates.append((f"{number}.present", f"count({name})"))
-        if column.ordered or column.kind == SimpleType("binary"):
+        if column.ordered or column.type == SimpleType("binary"):
             aggregates.append((f"{number}.distinct", f"approx_count_distinct({name})"))
         if column.text:
             aggregates += [
@@ -172,8 +173,8 @@ def _first_aggregates(profiled: Iterable[_ProfiledColumn]) -> list[tuple[str, st
         if column.float:
             aggregates.append((f"{number}.not_finite", f"count_if(NOT isfinite({name}))"))
         for word in ("min", "max"):
-            found = f"{word}({name}){some}"
-            aggregates.append((f"{number}.{word}", f"left({found}, {_CUT})" if column.text else found))
+            extreme = f"{word}({name}){some}"
+            aggregates.append((f"{number}.{word}", f"left({extreme}, {_CUT})" if column.text else extreme))
         if column.amount:
             amount = f"CAST({name} AS DOUBLE)"
             aggregates += [
@@ -229,9 +230,9 @@ def _column(column: _ProfiledColumn, values_by_key: Mapping[str, Any]) -> Column
     counted = values is not None or hashes is not None
     distinct = len(values) if values is not None else hashes if hashes is not None else of("distinct")
     quantiles = of("quantiles")
-    made = ColumnProfile(
+    profile = ColumnProfile(
         column=column.name,
-        type=str(column.kind),
+        type=str(column.type),
         nulls=rows - present,
         null_rate=(rows - present) / rows if rows else 0.0,
         distinct=min(distinct, present) if distinct is not None else None,
@@ -243,16 +244,16 @@ def _column(column: _ProfiledColumn, values_by_key: Mapping[str, Any]) -> Column
         masked=column.masked,
     )
     if column.masked:
-        return made
+        return profile
     return replace(
-        made,
+        profile,
         min=of("min"),
         max=of("max"),
         mean=of("mean"),
         deviation=of("deviation"),
         quantiles=dict(zip(_QUANTILES, quantiles, strict=True)) if quantiles else {},
         not_finite=of("not_finite") or 0,
-        frequent=_frequent(values, of("frequent"), unique=made.unique),
+        frequent=_frequent(values, of("frequent"), unique=profile.unique),
     )
 
 
@@ -286,12 +287,12 @@ def _references(
         named = [column for column in profiled if key and column.name.lower() in _names(name.name, key)]
         if key is None or not named:
             continue
-        found = other.open()
-        kinds = {field.name.lower(): (field.name, spark_type(field.type)) for field in found.schema}
-        name_in_schema, kind = kinds.get(key.lower(), (key, None))
+        other_rows = other.open()
+        types = {field.name.lower(): (field.name, spark_type(field.type)) for field in other_rows.schema}
+        name_in_schema, key_type = types.get(key.lower(), (key, None))
         for column in named:
-            if column.kind == kind and (column.text or column.whole):
-                opened[str(name)] = found
+            if column.type == key_type and (column.text or column.whole):
+                opened[str(name)] = other_rows
                 candidates.append(ForeignKey(column=column.name, table=name, key=name_in_schema))
     if not candidates:
         return ()
@@ -302,7 +303,7 @@ def _references(
 
 def _missing_values(table: str, reference: ForeignKey) -> str:
     """Return SQL that counts the values that the other table lacks."""
-    own, theirs = ('"' + name.replace('"', '""') + '"' for name in (reference.column, reference.key))
+    own, theirs = quoted(reference.column), quoted(reference.key)
     joined = f"{table} AS own ANTI JOIN {reference.table} AS other ON own.{own} = other.{theirs}"
     return f"(SELECT count(DISTINCT own.{own}) FROM {joined})"
 

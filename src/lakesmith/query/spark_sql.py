@@ -17,8 +17,8 @@ def select_of(view: View, source: str) -> str:
     try:
         written = "SELECT " + ", ".join(_column(column) for column in view.columns)
         check_text(written)
-        chosen = parse_one(written, dialect="spark")
-        return f"{chosen.sql(dialect='duckdb')} FROM {source}"
+        select = parse_one(written, dialect="spark")
+        return f"{select.sql(dialect='duckdb')} FROM {source}"
     except (SqlglotError, TooDeep, RecursionError) as error:
         raise UsageError(
             "query-failed",

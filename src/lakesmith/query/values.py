@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
+from lakesmith.query.names import quoted
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb.sqltypes import DuckDBPyType
@@ -24,52 +26,52 @@ _ENDLESS_DAY, _ENDLESS_TICKS = 2**31 - 1, 2**63 - 1
 """What DuckDB stores for `infinity`."""
 
 
-def text_type(kind: DuckDBPyType) -> str | None:
+def text_type(sql_type: DuckDBPyType) -> str | None:
     """Return the SQL type to cast a column to before a fetch, or None."""
-    text = _type_text(kind)
-    return None if text == str(kind) else text
+    text = _type_text(sql_type)
+    return None if text == str(sql_type) else text
 
 
-def _type_text(kind: DuckDBPyType) -> str:
+def _type_text(sql_type: DuckDBPyType) -> str:
     """Return the type with VARCHAR in place of types that only text can hold."""
-    if kind.id in _AS_TEXT:
+    if sql_type.id in _AS_TEXT:
         return "VARCHAR"
-    if kind.id not in _NESTED or not any(each.id in _AS_TEXT for each in _leaves(kind)):
-        return str(kind)
-    inner = [(name, _type_text(each)) for name, each in _children(kind)]
-    match kind.id:
+    if sql_type.id not in _NESTED or not any(each.id in _AS_TEXT for each in _leaves(sql_type)):
+        return str(sql_type)
+    inner = [(name, _type_text(each)) for name, each in _children(sql_type)]
+    match sql_type.id:
         case "list":
             return f"{inner[0][1]}[]"
         case "array":
-            return f"{inner[0][1]}[{dict(kind.children)['size']}]"
+            return f"{inner[0][1]}[{dict(sql_type.children)['size']}]"
         case "map" | "tuple":
-            return f"{kind.id}({', '.join(text for _, text in inner)})"
+            return f"{sql_type.id}({', '.join(text for _, text in inner)})"
         case _:
-            fields = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" {text}' for name, text in inner)
-            return f"{kind.id}({fields})"
+            fields = ", ".join(f"{quoted(name)} {text}" for name, text in inner)
+            return f"{sql_type.id}({fields})"
 
 
-def _children(kind: DuckDBPyType) -> list[tuple[str, DuckDBPyType]]:
+def _children(sql_type: DuckDBPyType) -> list[tuple[str, DuckDBPyType]]:
     """Return the child types by name. DuckDB lists the tag of a union and the size of an array among them."""
     from duckdb.sqltypes import DuckDBPyType
 
-    found = [(name, child) for name, child in kind.children if isinstance(child, DuckDBPyType)]
-    return found[1:] if kind.id == "union" else found
+    children = [(name, child) for name, child in sql_type.children if isinstance(child, DuckDBPyType)]
+    return children[1:] if sql_type.id == "union" else children
 
 
-def _leaves(kind: DuckDBPyType) -> Iterator[DuckDBPyType]:
-    if kind.id not in _NESTED:
-        yield kind
+def _leaves(sql_type: DuckDBPyType) -> Iterator[DuckDBPyType]:
+    if sql_type.id not in _NESTED:
+        yield sql_type
     else:
-        for _, each in _children(kind):
+        for _, each in _children(sql_type):
             yield from _leaves(each)
 
 
-def python_values(array: pa.Array, kind: DuckDBPyType) -> Sequence[object]:
+def python_values(array: pa.Array, sql_type: DuckDBPyType) -> Sequence[object]:
     """Return one Python value for each value of the array."""
     import pyarrow.compute as pc
 
-    match kind.id:
+    match sql_type.id:
         case "date":
             return [None if days is None else _date(days) for days in array.cast("int32").to_pylist()]
         case "time":
@@ -81,36 +83,36 @@ def python_values(array: pa.Array, kind: DuckDBPyType) -> Sequence[object]:
         case "hugeint":
             return [None if number is None else int(str(number)) for number in array.to_pylist()]
         case "list" | "array":
-            [(_, inner)] = _children(kind)
+            [(_, inner)] = _children(sql_type)
             values = iter(python_values(array.flatten(), inner))
             lengths = pc.list_value_length(array).to_pylist()
             return [None if length is None else [next(values) for _ in range(length)] for length in lengths]
         case "struct" | "tuple":
             names = [array.type.field(number).name for number in range(array.type.num_fields)]
             # `flatten` would crash the process at a nested union.
-            columns = [python_values(array.field(number), each) for number, (_, each) in enumerate(_children(kind))]
+            columns = [python_values(array.field(number), each) for number, (_, each) in enumerate(_children(sql_type))]
             valid = array.is_valid().to_pylist()
             # A struct may have no fields, and then no column has the number of rows.
             rows = zip(*columns, strict=True) if columns else [()] * len(valid)
             pairs = zip(valid, rows, strict=True)
-            return [dict(zip(names, row, strict=True)) if there else None for there, row in pairs]
+            return [dict(zip(names, row, strict=True)) if present else None for present, row in pairs]
         case "map":
-            return _maps(array, kind)
+            return _maps(array, sql_type)
         case "union":
-            columns = [python_values(array.field(number), each) for number, (_, each) in enumerate(_children(kind))]
+            columns = [python_values(array.field(number), each) for number, (_, each) in enumerate(_children(sql_type))]
             return [columns[code][row] for row, code in enumerate(array.type_codes.to_pylist())]
         case _:
             plain: list[object] = array.to_pylist()
             return plain
 
 
-def _maps(array: pa.MapArray, kind: DuckDBPyType) -> list[object]:
+def _maps(array: pa.MapArray, sql_type: DuckDBPyType) -> list[object]:
     """Return a dict for each map; a list of pairs where keys are lists or structs, which a dict cannot hold."""
-    (_, key), (_, value) = _children(kind)
+    (_, key), (_, value) = _children(sql_type)
     pairs = list(zip(python_values(array.keys, key), python_values(array.items, value), strict=True))
     bounds, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
-    made: type = list if key.id in _NESTED else dict
-    return [made(pairs[bounds[row] : bounds[row + 1]]) if there else None for row, there in enumerate(valid)]
+    container: type = list if key.id in _NESTED else dict
+    return [container(pairs[bounds[row] : bounds[row + 1]]) if present else None for row, present in enumerate(valid)]
 
 
 def _date(days: int) -> date | str:

@@ -63,14 +63,14 @@ def command(_: Call, path: Path, name: str | None) -> None:
 
 def _texts(folder: Traversable, prefix: str = "") -> list[tuple[str, str]]:
     """Every file of the template with its place in the lake; lakesmith.yml first."""
-    found: list[tuple[str, str]] = []
+    texts: list[tuple[str, str]] = []
     for entry in sorted(folder.iterdir(), key=lambda entry: (entry.name != LAKE_FILE, entry.is_dir(), entry.name)):
         if entry.is_dir():
-            found += _texts(entry, f"{prefix}{entry.name}/")
+            texts += _texts(entry, f"{prefix}{entry.name}/")
         else:
             target = prefix + _RENAMED.get(entry.name, entry.name)
-            found.append((target, entry.read_text(encoding="utf-8")))
-    return found
+            texts.append((target, entry.read_text(encoding="utf-8")))
+    return texts
 
 
 def _schemas() -> list[tuple[str, str]]:

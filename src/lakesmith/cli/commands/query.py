@@ -98,7 +98,7 @@ def _text(sql: str | None, file: Path | None) -> str:
 
 
 def _grid(answer: Answer) -> Grid:
-    numbers = [any(word in kind for word in _NUMBERS) and "(" not in kind.split("DECIMAL")[0] for kind in answer.types]
+    numbers = [any(name in type for name in _NUMBERS) and "(" not in type.split("DECIMAL")[0] for type in answer.types]
     right = {title for title, number in zip(answer.columns, numbers, strict=True) if number}
     return Grid(
         titles=answer.columns,

@@ -44,7 +44,7 @@ def command(call: Call, selected: Selection, reasons: bool) -> None:
     tables = lake.status(**selected)
     shown = {table.table for table in tables}
     # Counting reasons reads rows; everything else here reads logs only.
-    quarantine = [found for found in lake.quarantine() if found.table in shown] if reasons else None
+    quarantine = [each for each in lake.quarantine() if each.table in shown] if reasons else None
     if call.as_json:
         print_json({"lake": lake.name, "environment": lake.environment, "tables": tables, "quarantine": quarantine})
         return

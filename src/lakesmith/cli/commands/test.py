@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ from lakesmith.cli.output import Cell, Page, Style, Styled, page, print_json
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, UsageError
 from lakesmith.reports import EmptyReport, Event, RowDifference, SparkStarting, UnitTestReport, UnitTestResult
 
+Row = Mapping[str, str | None] | None
 _OUTCOMES: dict[str, Style] = {"passed": "good", "failed": "bad", "error": "bad"}
 
 
@@ -82,48 +84,44 @@ def _show_result(out: Page, result: UnitTestResult) -> None:
         for line in str(result.error).split("\n"):
             out.line("        ", line)
     for of, title in (("table", "rows"), ("quarantine", "quarantine")):
-        found = [each for each in result.differences if each.of == of]
-        if found:
+        differences = [difference for difference in result.differences if difference.of == of]
+        if differences:
             out.line(f"        {title}: ", Styled("- expected", "bad"), "  ", Styled("+ found", "good"))
-        for each in found:
-            _show_difference(out, each)
+        for difference in differences:
+            _show_difference(out, difference)
     sys.stdout.flush()
 
 
 def _show_difference(out: Page, difference: RowDifference) -> None:
     """Show a row in its colour. Of two versions of a row, highlight only the cells that differ."""
-    both = difference.expected is not None and difference.found is not None
-    missing: Style = "bad"
-    there: Style = "good"
-    for sign, row, other, style in (
-        ("-", difference.expected, difference.found, missing),
-        ("+", difference.found, difference.expected, there),
-    ):
+    expected, found = difference.expected, difference.found
+    sides: tuple[tuple[str, Style, Row, Row], ...] = (("-", "bad", expected, found), ("+", "good", found, expected))
+    for sign, style, row, other in sides:
         if row is None:
             continue
         cells: list[Cell] = [Styled(f"        {sign} ", style)]
         for number, (column, value) in enumerate(row.items()):
-            differs = not both or (other is not None and other.get(column) != value)
             text = f"{column}: {'NULL' if value is None else value}"
-            marked = f"[{text}]" if both and differs else text
             cells.append("  " if number else "")
-            cells.append(Styled(marked, style if differs else "quiet"))
+            if other is None:
+                cells.append(Styled(text, style))
+            elif other.get(column) == value:
+                cells.append(Styled(text, "quiet"))
+            else:
+                cells.append(Styled(f"[{text}]", style))
         out.line(*cells)
 
 
 def _show_summary(out: Page, report: UnitTestReport) -> None:
-    parts = [plural(len(report.results), "test")]
-    for outcome in ("passed", "failed"):
-        if report.count(outcome) or outcome == "passed":
-            parts.append(f"{report.count(outcome)} {outcome}")
-    if wrong := report.count("error"):
-        parts.append(f"{wrong} with an error")
+    parts = [plural(len(report.results), "test"), f"{report.count('passed')} passed"]
+    if failed := report.count("failed"):
+        parts.append(f"{failed} failed")
+    if errors := report.count("error"):
+        parts.append(f"{errors} with an error")
     summary = f"in {duration(report.seconds)}: {', '.join(parts)}"
-    without = len(report.untested)
-    if without:
-        summary += (
-            f"; {plural(without, 'table')} {'has' if without == 1 else 'have'} none: {', '.join(report.untested)}"
-        )
+    if untested := len(report.untested):
+        have = "has" if untested == 1 else "have"
+        summary += f"; {plural(untested, 'table')} {have} none: {', '.join(report.untested)}"
     out.line(Styled(summary, "bad" if _exit_code(report) else "good" if report.results else "warn"))
 
 
