@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakesmith.cli.call import Call
-from lakesmith.cli.commands.land import command
+from lakesmith.cli.commands.land import land
 from lakesmith.errors import DataError
 from lakesmith.store import LandedFile, LandingProgress, LandingReport
 
@@ -52,7 +52,7 @@ def lake(monkeypatch: pytest.MonkeyPatch) -> Lake:
 
 
 def invoke(*words: str) -> Result:
-    return CliRunner().invoke(command, words, obj=Call())
+    return CliRunner().invoke(land, words, obj=Call())
 
 
 def test_land_shows_where_each_file_is_now(lake: Lake) -> None:

@@ -36,6 +36,9 @@ COMMANDS = {
 }
 """Each command with its first line of help, so that `--help` does not load their modules."""
 
+SHARED_MODULES = dict.fromkeys(("compact", "vacuum", "restore", "rollback"), "maintenance")
+"""The modules of commands that share one; each other command has a module of its name."""
+
 EXIT_CODES = """\b
 Exit codes:
   0    success
@@ -55,7 +58,8 @@ class CommandGroup(Commands):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"lakesmith.cli.commands.{cmd_name}").command
+        module = importlib.import_module(f"lakesmith.cli.commands.{SHARED_MODULES.get(cmd_name, cmd_name)}")
+        command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
 

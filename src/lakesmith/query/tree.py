@@ -20,11 +20,6 @@ def nodes(tree: object) -> Iterator[dict[str, Any]]:
             yield from nodes(value)
 
 
-def table_paths(tree: object) -> Iterator[tuple[str, ...]]:
-    """Yield the table names that no WITH in scope defines."""
-    return _paths(tree, frozenset())
-
-
 def is_file_name(path: tuple[str, ...]) -> bool:
     """Whether a table name is a file name or an address."""
     return len(path) == 1 and _FILE_NAME.search(path[0]) is not None
@@ -32,15 +27,16 @@ def is_file_name(path: tuple[str, ...]) -> bool:
 
 def scans_once(tree: object) -> bool:
     """Whether no table can be scanned twice: one table, and no part that DuckDB may compute again."""
-    kinds = [node.get("type") for node in nodes(tree)]
+    types = [node.get("type") for node in nodes(tree)]
     with_clause = any(node["cte_map"].get("map") for node in nodes(tree) if node.get("cte_map"))
-    return kinds.count("BASE_TABLE") <= 1 and "PIVOT" not in kinds and not with_clause
+    return types.count("BASE_TABLE") <= 1 and "PIVOT" not in types and not with_clause
 
 
-def _paths(tree: object, defined: frozenset[str]) -> Iterator[tuple[str, ...]]:
+def table_paths(tree: object, defined: frozenset[str] = frozenset()) -> Iterator[tuple[str, ...]]:
+    """Yield the table names that no WITH in scope defines."""
     if isinstance(tree, list):
         for value in tree:
-            yield from _paths(value, defined)
+            yield from table_paths(value, defined)
     elif isinstance(tree, dict):
         if tree.get("type") == "BASE_TABLE":
             path = tuple(tree["qualified_name"]["path"])
@@ -51,8 +47,8 @@ def _paths(tree: object, defined: frozenset[str]) -> Iterator[tuple[str, ...]]:
         for entry in (tree.get("cte_map") or {}).get("map", []):
             name = entry["key"].lower()
             recursive = entry["value"]["query_node"].get("type") == "RECURSIVE_CTE_NODE"
-            yield from _paths(entry["value"], defined | {name} if recursive else defined)
+            yield from table_paths(entry["value"], defined | {name} if recursive else defined)
             defined |= {name}
         for key, value in tree.items():
             if key != "cte_map":
-                yield from _paths(value, defined)
+                yield from table_paths(value, defined)

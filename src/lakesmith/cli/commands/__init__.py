@@ -1,1 +1,1 @@
-"""One module for each command; its click command is named `command`."""
+"""One module for each command; its click command has the same name."""

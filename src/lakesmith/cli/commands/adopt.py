@@ -11,7 +11,7 @@ from lakesmith.cli.output import Styled, page, print_json
 
 @click.command("adopt", cls=Command)
 @click.argument("table")
-def command(call: Call, table: str) -> None:
+def adopt(call: Call, table: str) -> None:
     """Turn a folder of Parquet files into a Delta table in place.
 
     Writes a Delta log beside the files. No file is copied or changed. Needed once, and only if the folder is

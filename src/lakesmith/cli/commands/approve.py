@@ -19,7 +19,7 @@ from lakesmith.ledger.held import HeldBatch
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--reason", help="Why the batch may pass; the ledger records it.")
 @click.option("--by", help="Who approves [default: the operating system's user].")
-def command(call: Call, run_id: str | None, reason: str | None, by: str | None) -> int:
+def approve(call: Call, run_id: str | None, reason: str | None, by: str | None) -> int:
     """List held batches, or commit one.
 
     Commits exactly the held batch. The batch and system.audit record who approved it, and why.

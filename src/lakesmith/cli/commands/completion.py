@@ -10,7 +10,7 @@ from lakesmith.cli.call import Call, Command
 
 @click.command("completion", cls=Command, shared=())
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def command(_: Call, shell: str) -> None:
+def completion(_: Call, shell: str) -> None:
     """Print the completion script for a shell.
 
     \b

@@ -40,7 +40,7 @@ _force_option = click.option("--force", is_flag=True, help="Overwrite an existin
 
 
 @click.group("contract", cls=Commands)
-def command() -> None:
+def contract() -> None:
     """Compare, export, import and publish contracts.
 
     A contract consists of a table's declared columns and its terms. A run records each new version in
@@ -48,7 +48,7 @@ def command() -> None:
     """
 
 
-@command.command("diff", cls=Command)
+@contract.command("diff", cls=Command)
 @tables_argument
 def diff(call: Call, tables: tuple[str, ...]) -> None:
     """Show how contracts have changed since they were recorded, and which readers that affects.
@@ -87,7 +87,7 @@ def _summary(diff: ContractDiff) -> tuple[Cell, ...]:
     return name, versions, Styled("; breaking: `lakesmith validate` shows what to do", "bad")
 
 
-@command.command("check", cls=Command)
+@contract.command("check", cls=Command)
 @tables_argument
 def check(call: Call, tables: tuple[str, ...]) -> int:
     """Compare stored tables with their contracts. Needs no Java.
@@ -112,7 +112,7 @@ def _show_checks(checks: Sequence[ContractCheck]) -> None:
         out.grid(Grid.of(differences, _DIFFERENCES))
 
 
-@command.command("export", cls=Command, shared=LAKE_OPTIONS)
+@contract.command("export", cls=Command, shared=LAKE_OPTIONS)
 @table_argument
 @click.option(
     "--format",
@@ -132,7 +132,7 @@ def export_contract(call: Call, table: str, form: Format, output: str | None, fo
     _write(call.open().export_contract(table, form), output, force=force)
 
 
-@command.command("import", cls=Command)
+@contract.command("import", cls=Command)
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--layer", type=click.Choice(LAYERS), help="The table's layer [default: from the document, or bronze].")
 @click.option("--name", metavar="NAME", help="The table's name [default: from the document].")
@@ -177,7 +177,7 @@ def import_contract(
         click.echo(f"warning: {warning}", err=True)
 
 
-@command.command("publish", cls=Command)
+@contract.command("publish", cls=Command)
 @tables_argument
 def publish(call: Call, tables: tuple[str, ...]) -> int:
     """Register contracts in their schema registries.

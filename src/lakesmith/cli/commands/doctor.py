@@ -13,7 +13,7 @@ from lakesmith.reports import Finding
 @click.command("doctor", cls=Command)
 @click.option("--fix", is_flag=True, help="Fix what can be fixed.")
 @click.option("--deep", is_flag=True, help="Also start Spark.")
-def command(call: Call, fix: bool, deep: bool) -> int:
+def doctor(call: Call, fix: bool, deep: bool) -> int:
     """Check Java, jars, Spark, storage and versions.
 
     Says how to fix each problem. Outside a lake, checks no storage.

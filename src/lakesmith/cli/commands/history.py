@@ -42,7 +42,7 @@ _NUMBERS = ("tables", "in", "written", "quarantined", "deduplicated", "time")
 @click.option(
     "--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of entries, newest first."
 )
-def command(call: Call, table: str | None, run_id: str | None, limit: int) -> None:
+def history(call: Call, table: str | None, run_id: str | None, limit: int) -> None:
     """List the runs, or the versions of one table.
 
     With --run, list the steps of that run with rows in, written, quarantined and deduplicated.

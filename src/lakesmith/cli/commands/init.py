@@ -23,7 +23,7 @@ _RENAMED = {"gitignore": ".gitignore"}
 @click.command("init", cls=Command, shared=())
 @click.argument("path", type=click.Path(path_type=Path), default=".")
 @click.option("--name", help="The lake's name [default: the folder's].")
-def command(_: Call, path: Path, name: str | None) -> None:
+def init(_: Call, path: Path, name: str | None) -> None:
     """Create a small working lake to start from.
 
     It has a bronze, a silver and a gold table and a few input rows, one of them invalid on purpose. Existing

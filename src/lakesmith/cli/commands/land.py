@@ -24,7 +24,7 @@ _STYLES: dict[str, Style] = {"landed": "good", "already landed": "quiet", "rejec
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
 @click.option("--to", required=True, metavar="TABLE", shell_complete=complete_tables, help="The bronze table.")
 @click.option("--as", "name", metavar="NAME", help="Land one file under another name.")
-def command(call: Call, files: tuple[str, ...], to: str, name: str | None) -> int:
+def land(call: Call, files: tuple[str, ...], to: str, name: str | None) -> int:
     """Copy files into a bronze table's landing folder.
 
     A file lands completely or not at all, and its SHA-256 is recorded. Landing the same file twice has no effect.

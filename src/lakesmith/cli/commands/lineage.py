@@ -24,7 +24,7 @@ Neighbours = Mapping[str, tuple[str, ...]]
     show_default=True,
     help="The output format; Markdown viewers draw mermaid as a graph.",
 )
-def command(
+def lineage(
     call: Call,
     table: str | None,
     columns: bool,

@@ -21,7 +21,7 @@ _STYLES: dict[Symbol, Style] = {"+": "good", "~": "warn", "=": "quiet", "!": "ba
 
 @click.command("plan", cls=Command)
 @plan_options
-def command(call: Call, options: PlanOptions) -> int:
+def plan(call: Call, options: PlanOptions) -> int:
     """Show what a run would do, and why. Needs no Java.
 
     Shows tables that are new (+), changed (~), unchanged (=) or blocked by a problem (!), with each step and its

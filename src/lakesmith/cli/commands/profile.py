@@ -47,7 +47,7 @@ _VALUES: Columns[ColumnProfile] = {
     help="Sample this many rows of a larger table.",
 )
 @click.option("--yaml", "as_yaml", is_flag=True, help="Print only the proposals, as YAML to paste.")
-def command(call: Call, table: str, rows: int, as_yaml: bool) -> None:
+def profile(call: Call, table: str, rows: int, as_yaml: bool) -> None:
     """Propose checks from a table's values. Needs no Java.
 
     Each proposal holds for the profiled rows and states its reason. Values of columns with a private tag, such as

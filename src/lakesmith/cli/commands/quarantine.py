@@ -23,7 +23,7 @@ from lakesmith.reports import Facet, FacetCount, QuarantinedRow, RunReport
 
 
 @click.group("quarantine", cls=Commands)
-def command() -> None:
+def quarantine() -> None:
     """List quarantined rows, replay them or discard them.
 
     A row that breaks a rule is stored with its payload and every reason. Once the rule or the row is fixed, `replay`
@@ -68,7 +68,7 @@ _everything = click.option("--all", "everything", is_flag=True, help="All rows o
 _by = click.option("--by", help="Who decides [default: the operating system's user].")
 
 
-@command.command("list", cls=Command)
+@quarantine.command("list", cls=Command)
 @tables_argument
 @filter_options
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Maximum number of rows.")
@@ -88,7 +88,7 @@ def list_rows(call: Call, tables: tuple[str, ...], chosen: QuarantineFilter, lim
     out.line("the full row: ", Styled(f"lakesmith quarantine show {rows[0].table} {rows[0].id[:8]}", "strong"))
 
 
-@command.command("show", cls=Command)
+@quarantine.command("show", cls=Command)
 @table_argument
 @click.argument("row_id", metavar="[ID]", required=False)
 def show(call: Call, table: str, row_id: str | None) -> None:
@@ -117,7 +117,7 @@ def show(call: Call, table: str, row_id: str | None) -> None:
             out.line(Styled(f"  {name:<9}", "quiet"), value)
 
 
-@command.command("stats", cls=Command)
+@quarantine.command("stats", cls=Command)
 @tables_argument
 @click.option(
     "--by",
@@ -147,7 +147,7 @@ def stats(call: Call, tables: tuple[str, ...], facet: Facet, chosen: QuarantineF
     out.grid(Grid.of(counts, columns, right=("rows", "oldest")))
 
 
-@command.command("replay", cls=Command)
+@quarantine.command("replay", cls=Command)
 @table_argument
 @filter_options
 @_everything
@@ -180,7 +180,7 @@ def replay(
     return _show_replay(call, report)
 
 
-@command.command("discard", cls=Command)
+@quarantine.command("discard", cls=Command)
 @table_argument
 @filter_options
 @_everything

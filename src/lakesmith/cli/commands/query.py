@@ -50,7 +50,7 @@ _NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "BIGNUM")
 @click.option(
     "--memory", metavar="SIZE", help="Memory that the query may use, such as 2GB [default: half of the machine's]."
 )
-def command(
+def query(
     call: Call,
     sql: str | None,
     file: Path | None,

@@ -18,7 +18,7 @@ _COLUMNS: Columns[Release] = {
 
 @click.command("releases", cls=Command)
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number, newest first.")
-def command(call: Call, limit: int) -> None:
+def releases(call: Call, limit: int) -> None:
     """List consistent versions of all tables. Needs no Java.
 
     A successful run records a release if every table was built from the current versions of its inputs.

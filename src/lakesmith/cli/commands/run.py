@@ -37,7 +37,7 @@ _SHOWN = 20
     show_default=True,
     help="With --continuous, seconds between the starts of two runs.",
 )
-def command(call: Call, options: PlanOptions, jobs: int | None, dry_run: bool, continuous: bool, every: float) -> int:
+def run(call: Call, options: PlanOptions, jobs: int | None, dry_run: bool, continuous: bool, every: float) -> int:
     """Bring the tables up to date.
 
     Reads new input, puts invalid rows into quarantine, and commits each table once. An interrupted run loses

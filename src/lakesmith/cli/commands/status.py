@@ -35,7 +35,7 @@ _REASONS: Columns[QuarantineCount] = {
 @click.command("status", cls=Command)
 @selection
 @click.option("--quarantine", "reasons", is_flag=True, help="Show which rules rows have broken, with an example.")
-def command(call: Call, selected: Selection, reasons: bool) -> None:
+def status(call: Call, selected: Selection, reasons: bool) -> None:
     """Show the current state of the tables.
 
     Rows, size, version and age come from the tables' Delta logs.

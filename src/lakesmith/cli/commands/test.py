@@ -25,7 +25,7 @@ _OUTCOMES: dict[str, Style] = {"passed": "good", "failed": "bad", "error": "bad"
 @click.option("-k", "name", metavar="NAME", help="Only tests whose name contains NAME.")
 @click.option("--empty", is_flag=True, help="Build all tables on zero rows, to check types and columns.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write JUnit XML.")
-def command(call: Call, selected: Selection, name: str | None, empty: bool, junit: Path | None) -> int:
+def test(call: Call, selected: Selection, name: str | None, empty: bool, junit: Path | None) -> int:
     """Run unit tests for tables.
 
     Tests are in `<table>.test.yml` beside a declaration, or anywhere below `tests/`. They run on a local

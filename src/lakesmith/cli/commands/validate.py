@@ -11,7 +11,7 @@ from lakesmith.cli.output import Styled, page, print_json
 
 @click.command("validate", cls=Command)
 @click.option("--no-python", is_flag=True, help="Run none of the lake's Python files, and read only the lake's folder.")
-def command(call: Call, no_python: bool) -> None:
+def validate(call: Call, no_python: bool) -> None:
     """Check all declarations and report every problem.
 
     Each problem comes with its file, its line and a hint. Needs no Java and reads no data. Runs the lake's
