@@ -62,7 +62,7 @@ def test_two_stray_quotes_far_apart_do_not_swallow_the_rows_between() -> None:
 
 def test_a_stray_quote_does_not_swallow_later_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakesmith.intake.stream.CHUNK", 100)
-    monkeypatch.setattr("lakesmith.intake.reader._HEAD", 100)
+    monkeypatch.setattr("lakesmith.intake.head._HEAD", 100)
     monkeypatch.setattr("lakesmith.intake.split.MAX_RECORD", 1000)
     rows = [f"{number},n,{number}" for number in range(1000)]
     rows[10] = '10,"n,10'

@@ -17,7 +17,7 @@ from tests.intake.reading import lines, look, read
 from lakesmith.columns import FILE_END, FILE_NUMBER, RESCUED
 from lakesmith.declare.sources import Files
 from lakesmith.errors import InfrastructureError
-from lakesmith.intake import reader, split, stream
+from lakesmith.intake import head, split, stream
 from lakesmith.intake.reader import Reader, Task
 from lakesmith.intake.rows import Abort, Target
 from lakesmith.intake.shapes import schema_of, spark_type
@@ -261,7 +261,7 @@ def test_a_survey_reports_why_a_file_is_unreadable() -> None:
 def test_a_survey_skips_a_too_long_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split, "MAX_RECORD", 40)
     monkeypatch.setattr(stream, "CHUNK", 16)
-    monkeypatch.setattr(reader, "_HEAD", 16)
+    monkeypatch.setattr(head, "_HEAD", 16)
     assert str(spark_type(look(lines({"a": "x" * 100}, {"b": 1})).shape)) == "struct<b:bigint>"
 
 

@@ -20,6 +20,8 @@ from lakesmith.columns import CORRUPT, ERROR_CODE, FILE_END, FILE_NUMBER, RESCUE
 from lakesmith.declare.sources import Files
 from lakesmith.errors import LakesmithError
 from lakesmith.intake import csv_text, json_text
+from lakesmith.intake.head import Peeked, first_record, header_too_long, spans_lines
+from lakesmith.intake.parts import Part
 from lakesmith.intake.rows import Abort, Broken, Target, Unreadable, as_json, fit_rows, shape_of, shown, text_record
 from lakesmith.intake.shapes import STRING, wider
 from lakesmith.intake.split import Oversized, Records, split, split_json
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
 HOLD_BACK = 64 << 20
 """The maximum bytes of a file's rows to hold back."""
 _ROWS = 20_000
-_HEAD = 64 << 10
-"""How many bytes of a text are inspected to detect its format."""
 END_TYPE = pa.struct(
     [
         ("rows", pa.int64()),
@@ -48,7 +48,7 @@ _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A file to read."""
+    """A file to read, or a part of it."""
 
     number: int
     """Its index in the batch."""
@@ -56,6 +56,13 @@ class Task:
     size: int
     error: str | None = None
     """Why it cannot be read, if already known."""
+    part: Part | None = None
+    """The part of it to read; None for the whole file."""
+
+    @property
+    def weight(self) -> int:
+        """The bytes to read."""
+        return self.size if self.part is None else self.part.size
 
     @property
     def partitions(self) -> dict[str, str | None]:
@@ -97,10 +104,11 @@ class Reader:
             return
         held: list[pa.RecordBatch] = []
         size = count = rejected = rescued = 0
-        released = False
+        # Other tasks yield rows of the other parts of a file: nothing is gained by holding back those of this part.
+        released = task.part is not None
         try:
             with _opened(self.open, task) as file:
-                raw = Counted(file, task.size)
+                raw = _counted(file, task)
                 for batch in self._rows(raw, task):
                     count += len(batch)
                     rejected += len(batch) - batch.column(CORRUPT).null_count
@@ -116,20 +124,21 @@ class Reader:
                         held.clear()
         except Broken as broken:
             if broken.passing or released:
-                raise Abort("left-out" if broken.passing else "broken", task.path, str(broken)) from broken
+                raise Abort(_abort_kind(broken, task), task.path, str(broken)) from broken
             yield self._rejected(task, broken.code, broken.what)
             return
         except Abort as abort:
             raise Abort(abort.kind, task.path, abort.detail) from abort
         yield from held
-        end = {"rows": count, "rejected": rejected, "rescued": rescued, "bytes": raw.count, "code": None}
+        size = raw.count if task.part is None else task.weight
+        end = {"rows": count, "rejected": rejected, "rescued": rescued, "bytes": size, "code": None}
         yield self._closing(task, {FILE_END: end})
 
     def _rows(self, raw: Counted, task: Task) -> Iterator[pa.RecordBatch]:
         parts = task.partitions
         from_path = fit_rows([parts], [b""], replace(self.target, text=True)) if parts else None
-        with _as_listed(raw):
-            for lines, batch in file_rows(raw, self.source, self.target):
+        with _as_listed(raw, task):
+            for lines, batch in file_rows(raw, self.source, self.target, task.part):
                 yield self._placed(batch if from_path is None else _with_path(batch, parts, from_path), lines, task)
 
     def _placed(self, batch: pa.RecordBatch, lines: pa.Array, task: Task) -> pa.RecordBatch:
@@ -175,23 +184,29 @@ def survey(source: Files, open: Opener, expected: Sequence[str], task: Task) -> 
         return FileSurvey(pa.struct([]), task.error)
     try:
         with _opened(open, task) as file:
-            raw = Counted(file, task.size)
-            with _as_listed(raw):
-                found = file_shape(raw, source, expected)
+            raw = _counted(file, task)
+            with _as_listed(raw, task):
+                found = file_shape(raw, source, expected, task.part)
     except Broken as broken:
+        if task.part is not None and not broken.passing:
+            raise Abort(_abort_kind(broken, task), task.path, str(broken)) from broken
         return FileSurvey(pa.struct([]), str(broken), broken.passing)
+    except Abort as abort:
+        raise Abort(abort.kind, task.path, abort.detail) from abort
     return FileSurvey(wider(found, parts))
 
 
-def file_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
-    """Yield the rows of a file, with the line or number of each."""
+def file_rows(
+    raw: Counted, source: Files, target: Target, part: Part | None = None
+) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    """Yield the rows of a file, or of a part of it, with the line or number of each."""
     match source.format:
         case "json":
-            yield from _json_rows(raw, source, target)
+            yield from _json_rows(raw, source, target, part)
         case "csv":
-            yield from _csv_rows(raw, source, target)
+            yield from _csv_rows(raw, source, target, part)
         case "text":
-            yield from _text_rows(raw, source, target)
+            yield from _text_rows(raw, source, target, part)
         case "xml":
             from lakesmith.intake import xml
 
@@ -205,13 +220,16 @@ def file_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.
                 yield batch.column(SOURCE_ROW), batch.drop_columns([SOURCE_ROW])
 
 
-def file_shape(raw: Counted, source: Files, expected: Sequence[str]) -> pa.DataType:
-    """Return the columns of a file, as a struct."""
+def file_shape(raw: Counted, source: Files, expected: Sequence[str], part: Part | None = None) -> pa.DataType:
+    """Return the columns of a file, or of a part of it, as a struct."""
     match source.format:
         case "json":
-            return _json_shape(raw, source)
+            return _json_shape(raw, source, part)
         case "csv":
-            found = _first_record(_Peeked(chunks(raw, source.encoding)), source.delimiter)
+            if part is not None:
+                assert part.layout.header is not None
+                return csv_text.shape(part.layout.header)
+            found = first_record(Peeked(chunks(raw, source.encoding)), source.delimiter)
             if found is None:
                 return pa.struct([])
             header = csv_text.read_header(found, source.delimiter)
@@ -237,8 +255,10 @@ def _xml_records(raw: Counted, source: Files) -> Iterator[tuple[int, bytes, Mapp
     return xml.records(chunks(raw, source.encoding), source.row_tag or "", encoding="utf-8")
 
 
-def _json_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
-    for piece in _json_pieces(raw, source):
+def _json_rows(
+    raw: Counted, source: Files, target: Target, part: Part | None
+) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    for piece in _json_pieces(raw, source, part):
         if isinstance(piece, Oversized):
             yield _oversized(piece, target)
         elif source.envelope:
@@ -248,9 +268,9 @@ def _json_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa
             yield from _numbered(piece, json_text.rows(piece, target))
 
 
-def _json_shape(raw: Counted, source: Files) -> pa.DataType:
+def _json_shape(raw: Counted, source: Files, part: Part | None) -> pa.DataType:
     found: pa.DataType = pa.struct([])
-    for piece in _json_pieces(raw, source):
+    for piece in _json_pieces(raw, source, part):
         if isinstance(piece, Oversized):
             continue
         if source.envelope:
@@ -260,25 +280,23 @@ def _json_shape(raw: Counted, source: Files) -> pa.DataType:
     return found
 
 
-def _json_pieces(raw: Counted, source: Files) -> Iterator[Records | Oversized]:
-    pieces = _Peeked(chunks(raw, source.encoding))
-    if _spans_lines(pieces.head):
-        yield from split_json(pieces)
-        return
-    for piece in split(pieces, newline=pieces.newline):
+def _json_pieces(raw: Counted, source: Files, part: Part | None) -> Iterator[Records | Oversized]:
+    for piece in _records(raw, source, part)[1]:
         remaining = piece if isinstance(piece, Oversized) else piece.without_blank(b" \t\r\n")
         if isinstance(remaining, Oversized) or len(remaining):
             yield remaining
 
 
-def _csv_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
-    header: csv_text.Header | None = None
+def _csv_rows(
+    raw: Counted, source: Files, target: Target, part: Part | None
+) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    header = None if part is None else part.header
     target = replace(target, text=True)
-    pieces = _Peeked(chunks(raw, source.encoding))
-    for piece in split(pieces, delimiter=source.delimiter, newline=pieces.newline):
+    newline, pieces = _records(raw, source, part)
+    for piece in pieces:
         if isinstance(piece, Oversized):
             if header is None:
-                raise _header_too_long(piece)
+                raise header_too_long(piece)
             yield _oversized(piece, target)
             continue
         records = piece.without_blank(b"\r\n")
@@ -287,12 +305,21 @@ def _csv_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.
             header.check(target.schema.names)
             records = records.part(1, len(records))
         if header is not None and len(records):
-            records = csv_text.split_misquoted(records, header, pieces.newline).without_blank(b"\r\n")
+            records = csv_text.split_misquoted(records, header, newline).without_blank(b"\r\n")
             yield from _numbered(records, csv_text.rows(records, header, target))
+    if part is not None and header is None:
+        raise Abort("unsplit", "", "the first part has no header")
 
 
-def _header_too_long(piece: Oversized) -> Broken:
-    return Broken("record-too-long", "the header is not read: " + piece.problem.what)
+def _records(raw: Counted, source: Files, part: Part | None) -> tuple[bytes, Iterator[Records | Oversized]]:
+    """Return the line end of a text, and its records: lines, JSON values or those of CSV."""
+    if part is not None:
+        return part.layout.newline, part.records(raw)
+    pieces = Peeked(chunks(raw, source.encoding))
+    if source.format == "json" and spans_lines(pieces.head):
+        return b"\n", split_json(pieces)
+    delimiter = source.delimiter if source.format == "csv" else None
+    return pieces.newline, split(pieces, delimiter=delimiter, newline=pieces.newline)
 
 
 def _numbered(records: Records, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
@@ -302,9 +329,10 @@ def _numbered(records: Records, batches: Iterable[pa.RecordBatch]) -> Iterator[t
         start += len(batch)
 
 
-def _text_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
-    pieces = _Peeked(chunks(raw, source.encoding))
-    for piece in split(pieces, newline=pieces.newline):
+def _text_rows(
+    raw: Counted, source: Files, target: Target, part: Part | None
+) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    for piece in _records(raw, source, part)[1]:
         if isinstance(piece, Oversized):
             yield _oversized(piece, target)
             continue
@@ -343,28 +371,6 @@ def _oversized(piece: Oversized, target: Target) -> tuple[pa.Array, pa.RecordBat
     return pa.array([piece.line], pa.int64()), fit_rows([piece.problem], [piece.head], target)
 
 
-def _spans_lines(head: bytes) -> bool:
-    """Whether JSON is an array, or an object over several lines, not one object per line."""
-    text = head.lstrip()
-    if text[:1] == b"[":
-        return True
-    line, _, rest = text.partition(b"\n")
-    if text[:1] != b"{" or not rest.strip() or isinstance(json_text.parse(line), dict):
-        return False
-    # A broken line may be followed by anything. An object that continues does so with a key or its end, or is complete.
-    return rest.lstrip()[:1] in (b'"', b"}") or json_text.begins_with_object(text)
-
-
-def _first_record(pieces: _Peeked, delimiter: str) -> bytes | None:
-    for piece in split(pieces, delimiter=delimiter, newline=pieces.newline):
-        if isinstance(piece, Oversized):
-            raise _header_too_long(piece)
-        records = piece.without_blank(b"\r\n")
-        if len(records):
-            return records.part(0, 1).raws()[0]
-    return None
-
-
 def _opened(open: Opener, task: Task) -> BinaryIO:
     try:
         return open(task.path)
@@ -378,16 +384,28 @@ def _opened(open: Opener, task: Task) -> BinaryIO:
         raise Broken(error.code, error.what, passing=True) from error
 
 
+def _counted(file: BinaryIO, task: Task) -> Counted:
+    return Counted(file, task.size, 0 if task.part is None else task.part.start)
+
+
+def _abort_kind(broken: Broken, task: Task) -> str:
+    """Return what an abort of the job is for: a part cannot tell what to reject of its file."""
+    if broken.passing:
+        return "left-out"
+    return "broken" if task.part is None else "unsplit"
+
+
 @contextmanager
-def _as_listed(raw: Counted) -> Iterator[None]:
+def _as_listed(raw: Counted, task: Task) -> Iterator[None]:
     """Check that a file has its listed size. A file that looks broken may be in the middle of a rewrite."""
     try:
         yield
     except Broken as broken:
-        if not broken.passing:
+        if not broken.passing and task.part is None:
             raw.check_size()
         raise
-    raw.check_size()
+    if task.part is None:
+        raw.check_size()  # a part that reaches the end of the file checks it itself
 
 
 def _with_path(batch: pa.RecordBatch, parts: Mapping[str, str | None], from_path: pa.RecordBatch) -> pa.RecordBatch:
@@ -416,25 +434,3 @@ def _merged(stored: str | None, misfit: str | None, other: Mapping[str, object] 
     """Merge several JSON objects into one."""
     fields = [text[1:-1] for text in (stored, misfit, as_json(other) if other else None) if text]
     return f"{{{', '.join(fields)}}}" if fields else None
-
-
-class _Peeked:
-    """Pieces of a text, with a preview of its start."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self.head = b""
-        self._rest = pieces
-        for piece in pieces:
-            self.head += piece
-            if len(self.head) >= _HEAD:
-                break
-
-    @property
-    def newline(self) -> bytes:
-        """The line end: a line feed, unless there are only carriage returns."""
-        return b"\r" if b"\n" not in self.head and b"\r" in self.head[:-1] else b"\n"
-
-    def __iter__(self) -> Iterator[bytes]:
-        if self.head:
-            yield self.head
-        yield from self._rest

@@ -75,8 +75,8 @@ class Abort(Exception):
     """Raised in a worker to end the job before its commit: the batch must be planned again.
 
     `new-fields`: a field has no column in the target, or only a narrower one that can be widened.
-    `broken`: a file cannot be read to its end. `left-out`: a file cannot be read now, for a reason that is not its
-    content.
+    `broken`: a file cannot be read to its end. `unsplit`: a file cannot be read in parts. `left-out`: a file cannot be
+    read now, for a reason that is not its content.
     """
 
     MARK: Final = "lakesmith-abort"

@@ -212,6 +212,24 @@ def at_edge(
     return first | edge[buffer[quotes - 1]], last | edge[buffer[quotes + 1 - last]]
 
 
+def record_start(data: bytes, newline: bytes, delimiter: str | None) -> int | None:
+    """Guess where the first record starts behind a line end, in a text that may begin within a quoted field of CSV.
+
+    None when no record seems to start.
+    """
+    if delimiter is None or b'"' not in data:
+        return data.find(newline) + 1 or None
+    buffer = np.frombuffer(data, dtype=np.uint8)
+    quotes = np.flatnonzero(buffer == _QUOTE)
+    before, after = at_edge(buffer, quotes, delimiter)
+    opening = np.arange(len(quotes)) % 2 == 0
+    # Quotes that open or close fields are at edges of fields. A wrong guess fails sooner than the right one.
+    outside, inside = (np.argmin(np.append(np.where(opening == even, before, after), False)) for even in (True, False))
+    newlines = np.flatnonzero(buffer == newline[0])
+    ending = newlines[np.searchsorted(quotes, newlines) % 2 == (0 if outside >= inside else 1)]
+    return int(ending[0]) + 1 if len(ending) else None
+
+
 def split_json(chunks: Iterable[bytes]) -> Iterator[Records]:
     """Split JSON arrays into elements, or a text into objects that span lines: only brackets decide where each ends."""
     rest, number, depth = b"", 1, 0

@@ -30,11 +30,14 @@ _MAGIC = ((b"\x1f\x8b", "gzip"), (b"BZh", "bz2"), (b"\x28\xb5\x2f\xfd", "zstd"))
 class Counted(io.RawIOBase):
     """A file that counts the bytes read, and checks them against its listed size."""
 
-    def __init__(self, file: BinaryIO, size: int) -> None:
+    def __init__(self, file: BinaryIO, size: int, start: int = 0) -> None:
+        if start:
+            file.seek(start)
         self._file = file
         self._size = size
         self._jumped = False
-        self.count = 0
+        self.count = start
+        """The bytes read, and those before the start."""
 
     def readable(self) -> bool:
         return True
@@ -71,12 +74,9 @@ def chunks(raw: Counted, encoding: str) -> Iterator[bytes]:
     buffered = io.BufferedReader(raw, CHUNK)
     stream, compressed = _decompressed(buffered)
     head = _read(stream, CHUNK)
-    used = encoding
-    for mark, found in _MARKS:
-        if head.startswith(mark):
-            head, used = head[len(mark) :], found
-            break
-    decode = None if codecs.lookup(used).name == "utf-8" else codecs.getincrementaldecoder(used)(errors="strict")
+    mark, used = _marked(head, encoding)
+    head = head[len(mark) :]
+    decode = _decoder(used)
     total = 0
     data = head
     while data:
@@ -90,11 +90,45 @@ def chunks(raw: Counted, encoding: str) -> Iterator[bytes]:
         yield transcoded(decode, b"", used, last=True)
 
 
+def separable_encoding(head: bytes, encoding: str) -> str | None:
+    """Return the encoding of a text that can be read from any line on; None when only the whole can be read."""
+    _, used = _marked(head, encoding)
+    name = codecs.lookup(used).name
+    separable = name in ("utf-8", "ascii") or name.startswith(("iso8859", "cp125"))
+    return used if separable and _compression(head) is None else None
+
+
+def chunks_from(raw: Counted, encoding: str) -> Iterator[bytes]:
+    """Yield the text of a file from its current position to its end, in pieces that end where those of `chunks` do.
+
+    The encoding is one of `separable_encoding`.
+    """
+    buffered, at = io.BufferedReader(raw, CHUNK), raw.count
+    decode = _decoder(encoding)
+    while data := buffered.read(CHUNK - at % CHUNK):
+        text = data if at else data.removeprefix(codecs.BOM_UTF8)
+        at += len(data)
+        yield text if decode is None else transcoded(decode, text, encoding, last=False)
+    raw.check_size()
+
+
+def _marked(head: bytes, encoding: str) -> tuple[bytes, str]:
+    """Return the byte order mark at the start of a file, and the encoding of what follows."""
+    return next((found for found in _MARKS if head.startswith(found[0])), (b"", encoding))
+
+
+def _decoder(encoding: str) -> codecs.IncrementalDecoder | None:
+    """Return a decoder; None for UTF-8, which stays as it is."""
+    return None if codecs.lookup(encoding).name == "utf-8" else codecs.getincrementaldecoder(encoding)(errors="strict")
+
+
+def _compression(head: bytes) -> str | None:
+    return next((kind for magic, kind in _MAGIC if head.startswith(magic)), None)
+
+
 def _decompressed(buffered: io.BufferedReader[Counted]) -> tuple[BinaryIO, bool]:
     """Detect compression by the first bytes, not by the name: a file named .json may be compressed."""
-    head = buffered.peek(4)[:4]
-    kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), None)
-    match kind:
+    match _compression(buffered.peek(4)[:4]):
         case "gzip":
             return cast(BinaryIO, gzip.GzipFile(fileobj=buffered)), True
         case "bz2":
