@@ -130,6 +130,7 @@ class AttackedLake:
             jvm=self.jvm,
             plant=self.plant,
             large=self.layout.large,
+            few=self.layout.few,
             **details,
         )
 

@@ -71,6 +71,8 @@ class Flow:
     """The key columns of the table: a batch writes one row for each key that it changes."""
     large: bool = False
     """Whether every table counts as large: a merge then marks replaced rows in deletion vectors."""
+    few: bool = False
+    """Whether the driver commits the rows of small batches. Otherwise, Spark writes them all."""
 
     def declarations(self, stream: str) -> dict[str, str]:
         """Return the declarations of the bronze and the silver table of a stream."""
@@ -249,7 +251,7 @@ _MERGE = Flow(
     gold=True,
     one_row_a=("id",),
 )
-FLOWS = {
+_FLOWS = {
     flow.name: flow
     for flow in (
         Flow("append", "append", _EVENTS, EVENT, _unchanged),
@@ -311,6 +313,8 @@ FLOWS = {
         ),
     )
 }
+_FEW = ("append", "partitions", "merge", "scd2", "changes")
+FLOWS = _FLOWS | {f"few_{name}": replace(_FLOWS[name], name=f"few_{name}", few=True) for name in _FEW}
 
 
 @lru_cache(maxsize=64)

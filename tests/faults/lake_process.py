@@ -56,6 +56,8 @@ class Order:
     lease_seconds: float | None = None
     large: bool = False
     """Whether every table counts as large."""
+    few: bool = False
+    """Whether the driver commits the rows of small batches."""
 
     @property
     def progress(self) -> Path:
@@ -133,6 +135,10 @@ def prepare(order: Order) -> None:
         from lakesmith.ledger import lease
 
         lease.LEASE_SECONDS = order.lease_seconds
+    if not order.few:
+        from lakesmith.spark import batch_counts
+
+        batch_counts.FEW_ROWS = -1
     if order.large:
         from lakesmith.spark import write
 

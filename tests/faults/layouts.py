@@ -125,6 +125,10 @@ class Layout:
     def large(self) -> bool:
         return any(stream.flow.large for stream in self.streams)
 
+    @property
+    def few(self) -> bool:
+        return any(stream.flow.few for stream in self.streams)
+
     def in_layer(self, layer: str) -> list[str]:
         return [name for name in self.tables if name.partition(".")[0] == layer]
 

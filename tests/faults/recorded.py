@@ -26,7 +26,7 @@ from lakesmith.ledger.tables import Ledger
 from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.records import RunRecord
 from lakesmith.reports import RunReport
-from lakesmith.spark import write
+from lakesmith.spark import batch_counts, write
 from lakesmith.store import LocalStore, Warehouse
 
 if TYPE_CHECKING:
@@ -84,8 +84,10 @@ class Recorded:
         self._lake = Lake.open(folder)
         self._folder, self._spark, self._landed = folder, spark, 0
 
-    def run(self, *, large: bool = False) -> None:
-        """Land a file and run; with `large`, a merge marks rows in deletion vectors."""
+    def run(self, *, large: bool = False, few: bool = False) -> None:
+        """Land a file and run; with `large`, a merge marks rows in deletion vectors; with `few`, the driver commits the
+        rows."""
+        vars(batch_counts)["FEW_ROWS"] = 10_000 if few else -1
         vars(write)["_DV_MERGE_BYTES"] = 0 if large else 64 << 20
         self._landed += 1
         land(self._folder, self._landed)
@@ -162,6 +164,7 @@ def main(folder: str, *flows: str) -> None:
         recorded.run()
         if name == "merge":
             recorded.run(large=True)
+            recorded.run(few=True)
             recorded.compact("silver.events")
             recorded.replay("silver.events")
     close_session(session)

@@ -383,6 +383,7 @@ def without_spark(bridge: Bridge) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(write, "check_rows", lambda incoming: incoming.rows)
         patch.setattr(write, "apply_decisions", lambda rows, *_: rows)
         patch.setattr(write, "count_rows", count)
+        patch.setattr(write, "collect_few", lambda *_: None)
         patch.setattr(write, "good_rows", good_rows)
         patch.setattr(write, "rejected_rows", rejected_rows)
         patch.setattr(write, "RowCounter", RowCounter)

@@ -58,7 +58,17 @@ KILLS = {
         [Kill("decisions.committed", do="replay"), Kill("quarantine.committed")],
         [Kill("lease.released"), Kill("table.committing", "gold.days")],
     ],
-    "dv_merge": [[Kill("feature.enabled"), Kill("log.linked"), Kill("table.committed")]],
+    "dv_merge": [[Kill("log.linked"), Kill("table.committed")]],
+    "few_append": [
+        [Kill("table.committing"), Kill("log.linked"), Kill("table.committed"), Kill("quarantine.committed")]
+    ],
+    "few_partitions": [[Kill("log.linked"), Kill("batch.done"), Kill("quarantine.committed")]],
+    "few_merge": [
+        [Kill("deleted_keys.stored"), Kill("log.linked"), Kill("table.committed"), Kill("quarantine.committed")],
+        [Kill("table.committed", do="replay"), Kill("table.committing", "gold.days")],
+    ],
+    "few_scd2": [[Kill("deleted_keys.stored"), Kill("log.linked"), Kill("table.committed")]],
+    "few_changes": [[Kill("table.committing"), Kill("log.linked"), Kill("batch.finishing")]],
     "scd2": [
         [Kill("deleted_keys.stored"), Kill("table.committed")],
         [Kill("lease.released", BRONZE, do="rollback", version=1), Kill("table.committed")],

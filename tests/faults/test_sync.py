@@ -133,6 +133,7 @@ PLANTED = [
     (is_python, "content of merge/.lakesmith/warehouse/bronze/events/part-"),
     (is_python, "content of merge/.lakesmith/warehouse/gold/days/batch-"),
     (is_python, "content of merge/.lakesmith/warehouse/silver/events/deletion_vector_"),
+    (is_python, "content of merge/.lakesmith/warehouse/quarantine/silver/events/batch-"),
     (is_python, "content of merge/.lakesmith/warehouse/system/runs/part-"),
     (is_python, "content of gated/.lakesmith/warehouse/_lakesmith/held/"),
     (lambda event: event.path.endswith("/archive"), "the name 00001.json of gated/landing/events/archive/00001.json"),

@@ -15,7 +15,7 @@ from tests.run.lakes import Cut, Written, cut_at
 from lakesmith.formats import Delta
 from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.ports import TableFolder
-from lakesmith.spark import write
+from lakesmith.spark import batch_counts, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -185,6 +185,7 @@ def test_large_tables_use_deletion_vectors_and_are_read_without_spark(
     events: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write, "_DV_MERGE_BYTES", 0)
+    monkeypatch.setattr(batch_counts, "FEW_ROWS", -1)
     events.land("events/3.json", event(2, 3, v="y"), event(4, 1), event(1, 2))
     events.run()
     events.land("events/4.json", event(4, 2, "D"), event(2, 2, v="z"))
@@ -196,6 +197,7 @@ def test_large_tables_use_deletion_vectors_and_are_read_without_spark(
 
 def test_files_outside_the_keys_of_a_batch_are_not_read(events: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "_DV_MERGE_BYTES", 0)
+    monkeypatch.setattr(batch_counts, "FEW_ROWS", -1)
     folder = events.folder / ".lakesmith" / "warehouse" / "silver" / "latest"
     files = set(folder.rglob("*.parquet"))
     events.land("events/3.json", *(event(id, 1) for id in range(100, 103)))

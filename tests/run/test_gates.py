@@ -173,7 +173,7 @@ def test_a_held_batch_can_be_queried_and_approved_with_a_reason(written: Written
     assert written.rows("SELECT id FROM silver.orders ORDER BY id") == [(2,), (2000,)]
     assert written.rows("SELECT action, decided_by, reason FROM system.audit") == [("approve", "ann", "it is real")]
     assert written.lake().held() == ()
-    with pytest.raises(UsageError, match="holds back a batch of run"):
+    with pytest.raises(UsageError, match="no held batch belongs to run"):
         written.lake().approve(run.run_id, reason="again", session=written.spark)
     # The next batch continues from there, and is checked again.
     written.land("orders/2.json", {"id": 4, "email": "g@h"})

@@ -139,7 +139,10 @@ class Write:
     evolve: bool = False
     """Add columns that the table does not have."""
     deletion_vectors: bool = False
-    """A merge uses deletion vectors, where the format can, instead of rewriting files."""
+    """A merge uses deletion vectors, where the format can, instead of rewriting files. A table that this write creates
+    allows them."""
+    few: bool = False
+    """The rows are so few that the driver may collect them and write their files."""
     widen: bool = False
     """Widen columns to the types of the rows. Only with `evolve`, and only for `append`."""
     based_on: int | None = None
@@ -208,6 +211,8 @@ class DataFile:
     """The least and the greatest value of columns, where known."""
     footer: FileMetaData | None = None
     """The footer, where it was read already."""
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+    """The values of the partition columns, as text."""
 
 
 def new_batch_folder(sequence: int) -> str:

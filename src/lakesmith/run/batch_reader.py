@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from lakesmith.declare import Append, Files, Source
+from lakesmith.declare import Append, Files, Source, TableName
 from lakesmith.ledger.batch import Batch
+from lakesmith.ledger.batches import flow
+from lakesmith.ledger.content import AddedSums, ChangedKeys, ChangedPartitions, ChangedRows, FullBuild
 from lakesmith.ports import TableFolder
 from lakesmith.quality import checks_only_readability, rules_of
 from lakesmith.run.table_state import TableState
+from lakesmith.spark.batch_counts import FEW_ROWS
 from lakesmith.spark.build import build_batch
 from lakesmith.spark.incoming import IncomingBatch
 from lakesmith.spark.ingest import read_batch
 from lakesmith.spark.ingest.table_schema import new_fields, wider_fields
 from lakesmith.spark.row_checks import field_paths
+
+_FEW_BYTES = 1 << 20
+"""Files of this size together have few rows."""
 
 
 def direct_write_folder(state: TableState) -> TableFolder | None:
@@ -50,6 +56,7 @@ def read_incoming(
             evolve=True,
             columns_added=new_fields(rows, state.facts),
             columns_widened=wider_fields(rows, state.facts),
+            expects_few=0 < sum(file.size for file in batch.files) <= _FEW_BYTES,
             past=partial(run.check_history, table.name),
             rules_if_missing=None if table.drift.missing_column == "evolve" else lambda gone: rules(missing=gone),
         )
@@ -68,5 +75,32 @@ def read_incoming(
         all_rows=built.all_rows,
         keys=built.keys,
         inputs=built.inputs,
+        expects_few=_expects_few(state, batch),
         past=partial(run.check_history, table.name),
     )
+
+
+def _expects_few(state: TableState, batch: Batch) -> bool:
+    """Whether a build probably makes few rows, by the rows that changed in its inputs."""
+    content, format = batch.content, state.format
+    if isinstance(content, ChangedPartitions):
+        return state.facts is not None and state.facts.rows <= FEW_ROWS
+    if isinstance(content, FullBuild):
+        found = (format.facts(state.warehouse.table(name), flow(name)) for name in _inputs(batch))
+        return sum(facts.rows for facts in found if facts) <= FEW_ROWS
+    if not isinstance(content, ChangedRows | AddedSums | ChangedKeys):
+        return False
+    rows = 0
+    for name in _inputs(batch):
+        until = batch.inputs[str(name)].version
+        for commit in format.commits(state.warehouse.table(name), content.since[str(name)]):
+            changed = format.commit_result(commit)
+            rows += changed.inserted + changed.updated + changed.deleted if commit.version <= until else 0
+            if rows > FEW_ROWS:
+                return False
+    return True
+
+
+def _inputs(batch: Batch) -> list[TableName]:
+    names = map(TableName.parse, batch.inputs)
+    return [name for name in names if name is not None]

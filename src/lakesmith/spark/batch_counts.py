@@ -11,12 +11,15 @@ from lakesmith.columns import ALREADY_INGESTED, DISCARDED, FILE_END, FILE_NUMBER
 from lakesmith.quality import UNREADABLE, Measure, Rules
 from lakesmith.spark.incoming import FileRead
 from lakesmith.spark.row_checks import counted_by_readers, good_rows, is_file_end
+from lakesmith.spark.types import is_exact_in_arrow
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, Row
 
 
+FEW_ROWS = 10_000
+"""The number of rows up to which the driver collects a batch."""
 _CLOSING_ROWS = {
     "closing": f"collect_list(CASE WHEN {FILE_END} IS NOT NULL THEN struct({FILE_NUMBER} AS number, {FILE_END}.*) END)"
 }
@@ -46,23 +49,40 @@ class Counts:
 class RowCounter:
     """Counts rows while they are written, so that counting needs no extra pass."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, filled: Sequence[str] = ()) -> None:
         from pyspark.sql import Observation
 
         self._rules = rules
+        self._filled = filled
         self._by_readers = False
         self._observation: Observation = Observation(f"counts-{uuid.uuid4().hex}")
 
     def over(self, rows: DataFrame) -> DataFrame:
         """Return the checked rows; they are counted when Spark evaluates them."""
         self._by_readers = counted_by_readers(self._rules, rows.columns)
-        return _observed(
-            rows, self._observation, _CLOSING_ROWS if self._by_readers else _row_metrics(self._rules, rows.columns)
-        )
+        metrics = _CLOSING_ROWS if self._by_readers else _row_metrics(self._rules, rows.columns, self._filled)
+        return _observed(rows, self._observation, metrics)
 
     def counts(self) -> Counts:
-        found = _counts(self._rules, dict(self._observation.get))
+        found = _counts(self._rules, dict(self._observation.get), self._filled)
         return _from_readers(found) if self._by_readers else found
+
+
+def collect_few(rows: DataFrame, rules: Rules, filled: Sequence[str] = ()) -> tuple[DataFrame, Counts] | None:
+    """Evaluate a batch in one Spark job; return its rows in memory and its counts. None where the rows are many, or
+    Arrow cannot hold them."""
+    schema = rows.schema
+    if not is_exact_in_arrow(schema):
+        return None
+    counter = RowCounter(rules, filled)
+    in_partition = f"monotonically_increasing_id() & {(1 << 33) - 1}"
+    found = counter.over(rows).where(f"({in_partition}) <= {FEW_ROWS}").toArrow()
+    counts = counter.counts()
+    if found.num_rows > FEW_ROWS or counts.rows_in > FEW_ROWS:
+        return None
+    few = rows.sparkSession.createDataFrame(found, schema)
+    measured = compute_measures(rules.batch, good_rows(few, rules)) if rules.batch else {}
+    return few, replace(counts, measured=measured)
 
 
 def count_by_rule(rules: Rules, broken: Mapping[tuple[int, ...], int]) -> dict[str, int]:

@@ -52,6 +52,10 @@ class IncomingBatch:
     """Fields for which the rows have a wider type than the table, as `name: int → bigint`."""
     inputs: Mapping[str, DataFrame] = field(default_factory=dict)
     """By input table, the rows that the query read, where the batch covers all of them."""
+    expects_few: bool = False
+    """Whether few rows are expected. Then the driver tries to collect them."""
+    few: bool = False
+    """Whether `rows` are few and in memory."""
     past: Callable[[Sequence[str]], Mapping[str, Sequence[PastResult]]] = lambda _: {}
     """Returns earlier results of good batches by check name, newest first."""
     rules_if_missing: Callable[[Sequence[str]], Rules] | None = None

@@ -21,6 +21,11 @@ EXACT_JSON = (
 """SQL: options for `to_json` and `from_json` that preserve microseconds."""
 
 
+_EXACT = frozenset(
+    "boolean byte short integer long float double decimal binary date timestamp timestamp_ntz".split()  # noqa: SIM905
+)
+
+
 def parse_columns(spark: SparkSession, columns: Mapping[str, object]) -> StructType:
     """Return the Spark schema of columns that are given as name and SQL type."""
     from pyspark.sql.types import StructType
@@ -51,6 +56,23 @@ def _merge_types(known: DataType, found: DataType) -> DataType:
     if isinstance(known, ArrayType) and isinstance(found, ArrayType):
         return ArrayType(_merge_types(known.elementType, found.elementType))
     return known
+
+
+def is_exact_in_arrow(type: DataType) -> bool:
+    """Whether values of the type come back from Arrow and from Parquet by Arrow as they were."""
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructType
+
+    match type:
+        case ArrayType():
+            return is_exact_in_arrow(type.elementType)
+        case MapType():
+            return is_exact_in_arrow(type.keyType) and is_exact_in_arrow(type.valueType)
+        case StructType():
+            return bool(type.fields) and all(is_exact_in_arrow(field.dataType) for field in type.fields)
+        case StringType():
+            return type.simpleString() == "string"
+        case _:
+            return type.typeName() in _EXACT
 
 
 def sql_type(type: DataType) -> SparkType:

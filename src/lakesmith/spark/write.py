@@ -27,7 +27,7 @@ from lakesmith.ports import (
     new_batch_folder,
 )
 from lakesmith.records import CheckRecord
-from lakesmith.spark.batch_counts import Counts, RowCounter, count_rows, count_written_files
+from lakesmith.spark.batch_counts import Counts, RowCounter, collect_few, count_rows, count_written_files
 from lakesmith.spark.gate import GateFailed, judge_batch
 from lakesmith.spark.hold_batch import discard_held_batch, hold_batch
 from lakesmith.spark.incoming import BatchResult, IncomingBatch
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _DV_MERGE_BYTES = 64 << 20
-"""Above this table size, a merge marks replaced rows in deletion vectors. In smaller tables, vectors would cost readers
-more than they save the writer."""
+"""Above this table size, a merge of many rows marks replaced rows in deletion vectors. In smaller tables, vectors would
+cost readers more than they save the writer."""
 
 
 class BatchWriter:
@@ -82,12 +82,16 @@ class BatchWriter:
         return incoming, apply_decisions(rows, incoming, self._format, self._warehouse)
 
     def _judge_and_write(self, incoming: IncomingBatch, rows: DataFrame) -> BatchResult:
+        columns = _columns_to_count(incoming)
+        few = collect_few(rows, incoming.rules, columns) if incoming.expects_few else None
+        if few is not None:
+            return self._write_counted(replace(incoming, few=True), *few)
         # A merge reads its rows more than once.
         if is_keyed(incoming.table.load) and not incoming.batch.is_full:
             return self._write_cached(incoming, rows)
         if self._is_staged(incoming):
             return self._write_staged(incoming, rows)
-        if incoming.rules.gate or incoming.rules.batch or _columns_to_count(incoming):
+        if incoming.rules.gate or incoming.rules.batch or columns:
             return self._write_cached(incoming, rows)
         counter = RowCounter(incoming.rules)
         written = self._commit(incoming, good_rows(counter.over(rows), incoming.rules), None)
@@ -103,15 +107,19 @@ class BatchWriter:
         rows = rows.persist()
         try:
             counts = count_rows(rows, incoming.rules, _columns_to_count(incoming))
-            _raise_if_missing(incoming, counts)
-            # A recomputation that only deletes rows is not judged.
-            judge = counts.rows_in or not isinstance(incoming.batch.content, ChangedKeys | BackfilledDays)
-            checks = self._check_records(incoming, counts, rows) if judge else ()
-            written = self._commit(incoming, good_rows(rows, incoming.rules), counts)
-            quarantined = self._quarantine(incoming, rejected_rows(rows, incoming), counts.rejected)
-            newest = self._newest_extract(incoming, rows)
+            return self._write_counted(incoming, rows, counts)
         finally:
             rows.unpersist()
+
+    def _write_counted(self, incoming: IncomingBatch, rows: DataFrame, counts: Counts) -> BatchResult:
+        """Judge counted rows, and commit them."""
+        _raise_if_missing(incoming, counts)
+        # A recomputation that only deletes rows is not judged.
+        judge = counts.rows_in or not isinstance(incoming.batch.content, ChangedKeys | BackfilledDays)
+        checks = self._check_records(incoming, counts, rows) if judge else ()
+        written = self._commit(incoming, good_rows(rows, incoming.rules), counts)
+        quarantined = self._quarantine(incoming, rejected_rows(rows, incoming), counts.rejected)
+        newest = self._newest_extract(incoming, rows)
         return self._reconcile(incoming, counts, written, quarantined, checks, newest)
 
     def _is_staged(self, incoming: IncomingBatch) -> bool:
@@ -245,7 +253,7 @@ class BatchWriter:
                 if isinstance(load, Snapshot) and load.max_shrink is not None:
                     extracts = extract_sizes(load, good)
                     fail_if_shrunk(load, extracts, [at for at, _ in extracts[-1:]])
-                self._deleted_keys(incoming).store(load, good, incoming.batch, replace_all=True)
+                self._deleted_keys(incoming).store(load, good, incoming.batch, replace_all=True, few=incoming.few)
                 good = apply_load(load, good)
             if incoming.facts is None:
                 return self._format.append(good, folder, replace(write, evolve=False))
@@ -257,7 +265,10 @@ class BatchWriter:
             return self._format.append(good, folder, write)
         merge_input = self._merge_input(incoming, load, good, incoming.facts)
         try:
-            return self._format.merge(self._upsert(incoming, merge_input), folder, write)
+            upsert = self._upsert(incoming, merge_input)
+            # All rows of a key may be many.
+            few = write.few and not merge_input.reads_all_rows
+            return self._format.merge(upsert, folder, replace(write, few=few))
         finally:
             for frame in merge_input.cached:
                 frame.unpersist()
@@ -294,7 +305,8 @@ class BatchWriter:
             format=self._format,
             deleted_keys=self._deleted_keys(incoming),
             good=good.select(*order),
-            all_rows=all_rows,
+            few=incoming.few,
+            query_rows=all_rows,
             large=facts.bytes > _DV_MERGE_BYTES,
         )
 
@@ -339,6 +351,7 @@ class BatchWriter:
             partition_by=("partition",),
             change_feed=True,
             evolve=True,
+            few=incoming.few,
         )
         if not replaces or facts is None:
             committed = self._format.append(rows, folder, write)
@@ -400,7 +413,7 @@ class BatchWriter:
 
 
 def _write(incoming: IncomingBatch) -> Write:
-    load = incoming.table.load
+    load, few = incoming.table.load, incoming.few
     return Write(
         flow=flow(incoming.table.name),
         sequence=incoming.batch.sequence,
@@ -410,7 +423,9 @@ def _write(incoming: IncomingBatch) -> Write:
         # Readers of bronze filter by ingestion time only. Statistics of every column would add a fifth to the write.
         stats_columns=("_ingested_at",) if isinstance(incoming.table.origin, Source) else (),
         evolve=incoming.evolve,
-        deletion_vectors=incoming.facts is not None and incoming.facts.bytes > _DV_MERGE_BYTES,
+        # Small tables get few rows at a time: then only new files are written, also for a merge.
+        deletion_vectors=is_keyed(load) and (incoming.facts is None or incoming.facts.bytes > _DV_MERGE_BYTES or few),
+        few=few,
         widen=bool(incoming.columns_widened),
         based_on=incoming.batch.base_version,
     )

@@ -18,7 +18,7 @@ from lakesmith.formats.delta.commit import commit
 from lakesmith.formats.delta.deletion_vectors import read_vector, write_vectors
 from lakesmith.formats.delta.integrity import commit_lines, log_failure, parse_action, refuse_corrupt_checkpoint
 from lakesmith.formats.delta.log_files import checkpoint_name, data_file_key, list_log_files, open_parquet
-from lakesmith.ports import ObjectFact, StoreCapability, TableFolder, Write
+from lakesmith.ports import DataFile, ObjectFact, StoreCapability, TableFolder, Write
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
@@ -36,7 +36,7 @@ _MAX_BOUND = 32
 
 
 def deletion_vector_actions(folder: TableFolder, version: int, rows: dict[str, BitMap64]) -> Iterator[dict[str, Any]]:
-    """The actions that mark rows of files as deleted."""
+    """The actions that mark rows of files as deleted, and remove the files that have no other rows."""
     if not rows:
         return
     deleted = {data_file_key(folder, path): numbers for path, numbers in rows.items()}
@@ -50,15 +50,21 @@ def deletion_vector_actions(folder: TableFolder, version: int, rows: dict[str, B
     for path, add in adds.items():
         if add.get("deletionVector"):
             deleted[path] = deleted[path] | read_vector(folder, add["deletionVector"])
-    vectors = write_vectors(folder, deleted)
+    counts = {path: file_rows(folder, path, add) for path, add in adds.items()}
+    marked = {path: rows for path, rows in deleted.items() if len(rows) < counts[path]}
+    vectors = write_vectors(folder, marked) if marked else {}
     for path, add in adds.items():
-        stats = add.get("stats") or "{}"
-        count = json.loads(stats).get("numRecords")
-        if count is None:
-            count = open_parquet(folder, path).metadata.num_rows
-            stats = json.dumps({"numRecords": count})
-        yield remove_action({**add, "stats": json.dumps({"numRecords": count})})
-        yield {"add": {**add, "dataChange": True, "stats": _with_loose_bounds(stats), "deletionVector": vectors[path]}}
+        count = json.dumps({"numRecords": counts[path]})
+        yield remove_action({**add, "stats": count})
+        if path in marked:
+            stats = _with_loose_bounds(add.get("stats") or count)
+            yield {"add": {**add, "dataChange": True, "stats": stats, "deletionVector": vectors[path]}}
+
+
+def file_rows(folder: TableFolder, key: str, add: Mapping[str, Any]) -> int:
+    """The number of rows in a file, with deleted ones."""
+    count = json.loads(add.get("stats") or "{}").get("numRecords")
+    return int(open_parquet(folder, key).metadata.num_rows if count is None else count)
 
 
 def remove_partition_actions(
@@ -213,6 +219,20 @@ def add_action(
         "dataChange": True,
         "stats": stats,
     }
+
+
+def file_action(file: DataFile) -> dict[str, Any]:
+    """The `add` action of a file that a writer reported."""
+    if file.footer is not None:
+        stats = file_stats(file.footer)
+    else:
+        stats = {
+            "numRecords": file.rows,
+            "minValues": {name: stats_timestamp(least) for name, (least, _) in file.bounds.items()},
+            "maxValues": {name: stats_timestamp(greatest) for name, (_, greatest) in file.bounds.items()},
+            "nullCount": dict.fromkeys(file.bounds, 0),
+        }
+    return add_action(file.path, file.size, file.partition, json.dumps(stats))
 
 
 def _partition_value(folder: str) -> str | None:

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats.delta.actions import (
-    add_action,
     commit_actions,
-    file_stats,
+    file_action,
     overwrite_metrics,
     remove_all_actions,
-    stats_timestamp,
 )
 from lakesmith.formats.delta.commit import VersionTaken
 from lakesmith.formats.delta.commit_results import batch_result, committed_by_another_run
-from lakesmith.formats.delta.commit_rules import is_plain_table, table_properties
+from lakesmith.formats.delta.commit_rules import DELETION_VECTORS, is_plain_table, table_properties
 from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
 from lakesmith.formats.delta.snapshot import open_snapshot_if_any
 from lakesmith.ports import CommitResult, DataFile, TableFolder, Write
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
 _LOCAL_TIMES = "timestampNtz"
+_VECTORS = "deletionVectors"
 _APPEND = {"mode": "Append", "partitionBy": "[]"}
 _TRIES = 10
 Actions = Callable[["DeltaTable | None"], "Sequence[dict[str, Any]] | None"]
@@ -78,7 +77,7 @@ def add_files(
 ) -> bool:
     """Commit the files; False when the table already has the batch or a later one."""
     schema = _schema(columns)
-    added = [{"add": add_action(file.path, file.size, {}, json.dumps(_stats(file)))} for file in files]
+    added = [{"add": file_action(file)} for file in files]
     counts = {
         "numFiles": len(files),
         "numOutputRows": sum(file.rows for file in files),
@@ -88,9 +87,11 @@ def add_files(
     def actions(table: DeltaTable | None) -> list[dict[str, Any]] | None:
         if table is not None and (table.transaction_version(write.flow) or 0) >= write.sequence:
             return None
-        _refuse_other_table(table, schema, table_id)
+        _refuse_other_table(table, schema, table_id, write.partition_by)
         refuse_if_rolled_back(table, folder, write)
-        return added if table is not None else [*new_table(schema.to_json(), table_properties(write)), *added]
+        if table is not None:
+            return added
+        return [*new_table(schema.to_json(), table_properties(write), write.partition_by), *added]
 
     if overwrite and table_id is not None:
         return _overwrite(folder, write, actions)
@@ -138,11 +139,11 @@ def new_table(text: str, properties: Mapping[str, str], partition_by: Sequence[s
     """The actions that create a table with these columns, as JSON of Delta."""
     feed = properties.get("delta.enableChangeDataFeed") == "true"
     protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 4 if feed else 2}
-    if _has_local_times(json.loads(text)):
+    used = {_LOCAL_TIMES: _has_local_times(json.loads(text)), _VECTORS: properties.get(DELETION_VECTORS) == "true"}
+    if features := [name for name, is_used in used.items() if is_used]:
         # Protocols below writer version 7 do not name features.
-        features = [_LOCAL_TIMES, *(["changeDataFeed"] if feed else [])]
-        protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
-        protocol |= {"readerFeatures": [_LOCAL_TIMES], "writerFeatures": features}
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features}
+        protocol["writerFeatures"] = [*features, *(["changeDataFeed"] if feed else [])]
     metadata = {
         "id": str(uuid.uuid4()),
         "format": {"provider": "parquet", "options": {}},
@@ -188,11 +189,13 @@ def _nullable(type: Any) -> Any:
     return {**inner, **flags, **({"metadata": {}} if "metadata" in type else {})}
 
 
-def _refuse_other_table(table: DeltaTable | None, schema: Schema, table_id: str | None) -> None:
+def _refuse_other_table(
+    table: DeltaTable | None, schema: Schema, table_id: str | None, partitions: Sequence[str]
+) -> None:
     """Raise when the rows were written for another table."""
     found = str(table.metadata().id) if table is not None else None
     stored = {field.name: field.type for field in table.schema().fields} if table is not None else {}
-    if found != table_id or not (table is None or is_plain_table(table, also={"deletionVectors"})):
+    if found != table_id or not (table is None or is_plain_table(table, also={_VECTORS}, partitions=partitions)):
         what = "was dropped" if table is None else "was created or changed by another writer"
     elif table is not None and any(stored.get(field.name) != field.type for field in schema.fields):
         what = "has other columns now"
@@ -203,14 +206,3 @@ def _refuse_other_table(table: DeltaTable | None, schema: Schema, table_id: str 
         f"the table {what} while rows were being written for it",
         hint="nothing is lost: run again",
     )
-
-
-def _stats(file: DataFile) -> dict[str, Any]:
-    if file.footer is not None:
-        return file_stats(file.footer)
-    return {
-        "numRecords": file.rows,
-        "minValues": {name: stats_timestamp(least) for name, (least, _) in file.bounds.items()},
-        "maxValues": {name: stats_timestamp(greatest) for name, (_, greatest) in file.bounds.items()},
-        "nullCount": dict.fromkeys(file.bounds, 0),
-    }

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakesmith.formats.delta.actions import add_action, file_stats, metadata_at
+from lakesmith.formats.delta.actions import file_action, metadata_at
 from lakesmith.formats.delta.add_files import append_actions, new_table
 from lakesmith.formats.delta.checksums import write_checksums
+from lakesmith.formats.delta.few_rows import write_file
 from lakesmith.formats.delta.integrity import log_failure
 from lakesmith.ports import TableFolder
 
@@ -31,22 +31,17 @@ def append_arrow(folder: TableFolder, rows: pa.Table) -> None:
 
 
 def _append(folder: TableFolder, rows: pa.Table) -> None:
-    import pyarrow.parquet as pq
     from deltalake import Schema
 
-    name, content = f"part-{uuid.uuid4().hex}.zstd.parquet", io.BytesIO()
-    pq.write_table(rows, content, compression="zstd", store_schema=False, write_page_checksum=True)
-    with folder.create(name) as file:
-        file.write(content.getbuffer())
-    schema, size = Schema.from_arrow(rows.schema), content.tell()
-    added = {"add": add_action(name, size, {}, json.dumps(file_stats(pq.read_metadata(content))))}
+    schema, file = Schema.from_arrow(rows.schema), write_file(rows, folder, f"part-{uuid.uuid4().hex}.zstd.parquet")
+    added = {"add": file_action(file)}
 
     def actions(table: DeltaTable | None) -> Sequence[dict[str, Any]]:
         if table is None:
             return [*new_table(schema.to_json(), {}), added]
         return [*_new_columns(folder, table, schema.to_json()), added]
 
-    counts = {"numFiles": 1, "numOutputRows": rows.num_rows, "numOutputBytes": size}
+    counts = {"numFiles": 1, "numOutputRows": rows.num_rows, "numOutputBytes": file.size}
     append_actions(folder, None, counts, actions)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from lakesmith.errors import DataError, UsageError
+from lakesmith.errors import UsageError
 from lakesmith.formats.delta.actions import active_files, log_segment, read_actions
+from lakesmith.formats.delta.deletion_vectors import read_vector
 from lakesmith.formats.delta.facts import deletes_by_vector, is_widened
 from lakesmith.formats.delta.integrity import log_failure
 from lakesmith.formats.delta.log_files import (
@@ -17,7 +18,6 @@ from lakesmith.formats.delta.log_files import (
     display_name,
     missing_file,
     open_parquet,
-    sql_name,
     storage_options,
 )
 from lakesmith.formats.delta.snapshot import open_snapshot_at, open_snapshot_if_any
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     import pyarrow.dataset
     from deltalake import DeltaTable
 
+_FEATURES = {"deletionVectors", "typeWidening"}
+
 
 def read_arrow(folder: TableFolder, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
     """The rows of a version; raises where it is gone."""
-    from deltalake import QueryBuilder
     from deltalake.exceptions import DeltaError
 
     try:
@@ -46,15 +47,9 @@ def read_arrow(folder: TableFolder, version: int) -> pa.dataset.Dataset | pa.Rec
             hint="`lakesmith history TABLE` lists the versions that can be read",
         ) from error
     _refuse_vacuumed(folder, table)
-    if is_widened(table):
-        return _widened_rows(folder, table)
-    if deletes_by_vector(table):
-        import pyarrow as pa
-
-        # A pyarrow dataset would show the deleted rows; DataFusion, inside delta-rs, omits them.
-        stream = QueryBuilder().register("rows", table).execute("SELECT * FROM rows")
-        return pa.RecordBatchReader.from_stream(stream)
-    return _dataset(folder, table)
+    deletes = deletes_by_vector(table)
+    rows = _dataset(folder, _as_plain(folder, table) if deletes or is_widened(table) else table)
+    return _without_deleted(folder, version, rows) if deletes else rows
 
 
 def query(folder: TableFolder, name: str, sql: str) -> Any:
@@ -115,28 +110,47 @@ def _missing_file(folder: TableFolder, version: int) -> str | None:
     return missing_file(folder, active_files(folder, version, lambda _: True))
 
 
-def _widened_rows(folder: TableFolder, table: DeltaTable) -> pa.dataset.Dataset:
-    """The rows of all files. Arrow casts them to the current column types as it reads."""
+def _as_plain(folder: TableFolder, table: DeltaTable) -> DeltaTable:
+    """The table without the features for which delta-rs makes no dataset. Arrow casts rows to the current types as it
+    reads them, and deleted rows are left out here."""
     from deltalake import DeltaTable
 
-    if deletes_by_vector(table):
-        raise DataError(
-            "vectors-and-wider-types",
-            f"{display_name(folder)} has deletion vectors and widened columns: only Spark can read both together",
-            hint=f"in Spark: ALTER TABLE {sql_name(folder)} DROP FEATURE deletionVectors",
-        )
-
-    class WithoutWidening(DeltaTable):
-        """The table without the feature that delta-rs does not support: Arrow does the casts."""
-
+    class Plain(DeltaTable):
         def protocol(self) -> Any:
             found = super().protocol()
-            return found._replace(reader_features=[f for f in found.reader_features or () if f != "typeWidening"])
+            return found._replace(reader_features=[f for f in found.reader_features or () if f not in _FEATURES])
 
     options = storage_options(folder)
-    return _dataset(
-        folder, WithoutWidening(folder.engine_url("delta-rs"), version=table.version(), storage_options=options)
-    )
+    return Plain(folder.engine_url("delta-rs"), version=table.version(), storage_options=options)
+
+
+def _without_deleted(
+    folder: TableFolder, version: int, rows: pa.dataset.Dataset
+) -> pa.dataset.Dataset | pa.RecordBatchReader:
+    """The rows without those that deletion vectors mark."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    files = active_files(folder, version, lambda add: bool(add.get("deletionVector")))
+    if not files:
+        return rows
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for fragment in rows.get_fragments():
+            found = fragment.to_batches(
+                schema=rows.schema, fragment_scan_options=rows.format.default_fragment_scan_options
+            )
+            add = files.get(folder.key(fragment.path))
+            if add is None:
+                yield from found
+                continue
+            deleted, first = pa.array(read_vector(folder, add["deletionVector"]), pa.int64()), 0
+            for batch in found:
+                numbers = pa.array(range(first, first + batch.num_rows), pa.int64())
+                first += batch.num_rows
+                yield batch.filter(pc.invert(pc.is_in(numbers, deleted)))
+
+    return pa.RecordBatchReader.from_batches(rows.schema, batches())
 
 
 def _dataset(folder: TableFolder, table: DeltaTable) -> pa.dataset.Dataset:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame
 
+DELETION_VECTORS = "delta.enableDeletionVectors"
+TEXT_PARTITIONS = frozenset({"byte", "short", "integer", "long", "boolean", "date", "string"})
+"""Types whose values have the same text in the log as in the names of Spark's folders."""
 _PLAIN_FEATURES = {"appendOnly", "changeDataFeed", "timestampNtz", "invariants"}
 """Table features that require nothing of a writer which only adds rows, as long as no column has a rule."""
 
@@ -23,7 +26,8 @@ def table_properties(write: Write) -> dict[str, str]:
     """The properties of a table that a write creates."""
     feed = {"delta.enableChangeDataFeed": "true"} if write.change_feed else {}
     stats = {"delta.dataSkippingStatsColumns": ",".join(write.stats_columns)} if write.stats_columns else {}
-    return {**feed, **stats, **write.properties}
+    vectors = {DELETION_VECTORS: "true"} if write.deletion_vectors else {}
+    return {**feed, **stats, **vectors, **write.properties}
 
 
 def can_commit(table: DeltaTable, rows: DataFrame, folder: TableFolder, partitions: Sequence[str] = ()) -> bool:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lakesmith.declare.spark_type import read_schema
+from lakesmith.formats.delta.actions import active_files, file_rows, log_segment
 from lakesmith.formats.delta.commits import is_maintenance, read_commits
 from lakesmith.formats.delta.integrity import log_failure
 from lakesmith.formats.delta.log_files import LOG, LOG_FILE
@@ -46,7 +47,7 @@ def _facts_of(table: DeltaTable, folder: TableFolder, flow: str) -> TableFacts:
         table_id=str(metadata.id),
         columns=tuple(ColumnFact(field["name"], str(read_schema(field["type"]))) for field in _schema(table)["fields"]),
         partition_by=tuple(metadata.partition_columns),
-        rows=_count(table),
+        rows=_count(folder, table),
         bytes=sum(adds["size_bytes"].to_pylist()),
         files=adds.num_rows,
         committed_at=newest.committed_at if newest else _log_modified_at(folder),
@@ -117,15 +118,14 @@ def _has_feed(table: DeltaTable) -> bool:
     return table.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
 
 
-def _count(table: DeltaTable) -> int:
-    # With both features, delta-rs can only count the rows before deletes.
-    if is_widened(table) or not deletes_by_vector(table):
+def _count(folder: TableFolder, table: DeltaTable) -> int:
+    if not deletes_by_vector(table) or log_segment(folder, table.version()) is None:
         return table.count()
-    # The statistics of a file count its deleted rows too.
-    from deltalake import QueryBuilder
-
-    counted = QueryBuilder().register("rows", table).execute("SELECT count(*) AS n FROM rows").read_all()
-    return int(counted["n"].to_pylist()[0])
+    # delta-rs counts deleted rows too.
+    files = active_files(folder, table.version(), lambda _: True).items()
+    return sum(
+        file_rows(folder, key, add) - (add.get("deletionVector") or {}).get("cardinality", 0) for key, add in files
+    )
 
 
 def _log_modified_at(folder: TableFolder) -> datetime:

@@ -7,7 +7,9 @@ more than the rows of a partition.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from lakesmith.errors import DataError
 from lakesmith.formats.delta.actions import (
@@ -16,16 +18,13 @@ from lakesmith.formats.delta.actions import (
     overwrite_metrics,
     remove_partition_actions,
 )
-from lakesmith.formats.delta.commit_rules import can_commit, table_types
+from lakesmith.formats.delta.commit_rules import TEXT_PARTITIONS, can_commit, table_types
 from lakesmith.ports import ReplaceWhere, TableFolder, Write, new_batch_folder
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame
-
-_SAME_TEXT = {"byte", "short", "integer", "long", "boolean", "date", "string"}
-"""Types whose values have the same text in the log as in the names of Spark's folders."""
 
 
 def can_replace_partitions(
@@ -39,21 +38,28 @@ def can_replace_partitions(
     # Some disks take folders whose names differ only in case for one.
     names = {text.casefold() for text in only.partitions if text}
     distinct = len(names) == sum(1 for text in only.partitions if text)
-    return distinct and table_types(table)[columns[0]] in _SAME_TEXT and can_commit(table, rows, folder, columns)
+    return distinct and table_types(table)[columns[0]] in TEXT_PARTITIONS and can_commit(table, rows, folder, columns)
 
 
 def replace_partitions(
     only: ReplaceWhere, rows: DataFrame, table: DeltaTable, folder: TableFolder, write: Write
 ) -> None:
     """Commit the rows in place of those of the partitions; raises where another writer was first."""
-    (column,), version = table.metadata().partition_columns, table.version()
-    values = {text or None for text in only.partitions}  # Delta stores an empty text as NULL
+    (column,) = table.metadata().partition_columns
     batch = new_batch_folder(write.sequence)
     stored = [quoted(field.name) for field in table.schema().fields]
     rows.select(*stored).write.partitionBy(column).parquet(f"{folder.engine_url('spark')}/{batch}")
-    added = add_actions(folder, batch, column)
+    commit_partitions(add_actions(folder, batch, column), only, table, folder, write)
+
+
+def commit_partitions(
+    added: Sequence[dict[str, Any]], only: ReplaceWhere, table: DeltaTable, folder: TableFolder, write: Write
+) -> None:
+    """Commit new files in place of those of the partitions."""
+    (column,), version = table.metadata().partition_columns, table.version()
+    values = {text or None for text in only.partitions}  # Delta stores an empty text as NULL
     if any(add["partitionValues"][column] not in values for add in added):
-        folder.delete([file.key for file in folder.list(f"{batch}/")])
+        folder.delete([unquote(add["path"]) for add in added])
         raise partition_escaped()
     removed = list(remove_partition_actions(folder, version, column, values))
     parameters = {"mode": "Overwrite", "partitionBy": json.dumps([column]), "predicate": json.dumps([only.where])}

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import DELETE_ROW, HIDDEN
 from lakesmith.failpoints import failpoint
 from lakesmith.formats.delta.commit_results import batch_result, commit_result
-from lakesmith.formats.delta.commit_rules import can_commit, table_properties
+from lakesmith.formats.delta.commit_rules import DELETION_VECTORS, can_commit, table_properties
 from lakesmith.formats.delta.commits import table_commits
-from lakesmith.formats.delta.dv_merge import can_merge_by_vectors, match_condition, merge_by_vectors, pin_rows
+from lakesmith.formats.delta.dv_merge import (
+    can_merge_by_vectors,
+    match_condition,
+    merge_by_vectors,
+    merge_few,
+    pin_rows,
+)
+from lakesmith.formats.delta.few_rows import append_few, overwrite_few
 from lakesmith.formats.delta.log_files import sql_name
 from lakesmith.formats.delta.partition_overwrite import can_replace_partitions, partition_escaped, replace_partitions
 from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
@@ -25,11 +32,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 _WIDENING = "delta.enableTypeWidening"
-_DV_MERGE_BYTES = "delta.enableDeletionVectors"
 
 
 def append(frame: DataFrame, folder: TableFolder, write: Write) -> CommitResult:
     """Add the rows; creates the table when there is none."""
+    if write.few and (done := append_few(frame, folder, write)):
+        return done
     if write.widen:
         _enable_feature(frame.sparkSession, folder, _WIDENING)
     return _commit(_writer(frame, write).mode("append"), folder, write)
@@ -37,6 +45,8 @@ def append(frame: DataFrame, folder: TableFolder, write: Write) -> CommitResult:
 
 def overwrite(frame: DataFrame, folder: TableFolder, write: Write, only: ReplaceWhere | None) -> CommitResult:
     """Replace all rows, or those that `only` selects."""
+    if write.few and (done := overwrite_few(frame, folder, write, only)):
+        return done
     writer = _writer(frame, write).mode("overwrite")
     if only is None:
         writer = writer.option("overwriteSchema", "true") if write.evolve else writer
@@ -64,11 +74,15 @@ def merge(upsert: Upsert, folder: TableFolder, write: Write) -> CommitResult:
     """Update, insert and delete rows by key, with deletion vectors where `write` and the table allow it."""
     spark = upsert.rows.sparkSession
     if write.deletion_vectors:
-        _enable_feature(spark, folder, _DV_MERGE_BYTES)
+        _enable_feature(spark, folder, DELETION_VECTORS)
         table = open_snapshot(folder)
-        upsert, count = pin_rows(upsert, table)
-        if _is_next(table, write) and count <= BROADCAST_ROWS and can_merge_by_vectors(table, upsert.rows, folder):
+        can_merge = _is_next(table, write) and can_merge_by_vectors(table, upsert.rows, folder)
+        if can_merge:
             refuse_if_rolled_back(table, folder, write)
+        if can_merge and write.few and merge_few(upsert, table, folder, write):
+            return batch_result(folder, write)
+        upsert, count = pin_rows(upsert, table)
+        if can_merge and count <= BROADCAST_ROWS:
             merge_by_vectors(upsert, count, table, folder, write)
             return batch_result(folder, write)
     evolution = "WITH SCHEMA EVOLUTION " if write.evolve else ""

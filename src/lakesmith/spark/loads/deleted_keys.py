@@ -85,8 +85,9 @@ class DeletedKeys:
         facts = self.format.facts(self.folder, self.flow)
         return None if facts is None else self.format.read(spark, self.folder, facts.version)
 
-    def store(self, load: Load, rows: DataFrame, batch: Batch, *, replace_all: bool = False) -> None:
-        """Add the keys that the rows delete, or replace all deleted keys by them."""
+    def store(self, load: Load, rows: DataFrame, batch: Batch, *, replace_all: bool = False, few: bool = False) -> None:
+        """Add the keys that the rows delete, or replace all deleted keys by them. With `few`, the rows are in
+        memory."""
         if not tracks_deleted_keys(load):
             return
         assert isinstance(load, Merge | Scd2 | Changes)
@@ -94,7 +95,7 @@ class DeletedKeys:
         if not replace_all and deleted.isEmpty():
             return
         facts = self.format.facts(self.folder, self.flow)
-        write = Write(flow=self.flow, sequence=batch.sequence * _ATTEMPTS + batch.attempt, note=batch.note)
+        write = Write(flow=self.flow, sequence=batch.sequence * _ATTEMPTS + batch.attempt, note=batch.note, few=few)
         if facts is None or not replace_all:
             self.format.append(deleted, self.folder, write)
         else:

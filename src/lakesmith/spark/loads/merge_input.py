@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _STORED = f"{HIDDEN}stored_"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MergeInput:
     """A batch and the table that it is merged into."""
 
@@ -40,12 +40,21 @@ class MergeInput:
     deleted_keys: DeletedKeys
     good: DataFrame
     """The good rows of the batch."""
-    all_rows: Callable[[], DataFrame]
+    query_rows: Callable[[], DataFrame]
     """Returns all good rows of the query."""
+    few: bool = False
+    """Whether the rows of the batch are few and in memory."""
     large: bool
     """Whether the table is so large that computing bounds for file skipping pays off."""
     cached: list[DataFrame] = field(default_factory=list)
     """Cached frames, to be released after the write."""
+    reads_all_rows: bool = False
+    """Whether `all_rows` was called."""
+
+    def all_rows(self) -> DataFrame:
+        """Return all good rows of the query."""
+        self.reads_all_rows = True
+        return self.query_rows()
 
     def recompute(self, keys: DataFrame | None) -> Upsert:
         """Recompute some keys from all their rows, or every key when `keys` is None."""
@@ -85,7 +94,7 @@ class MergeInput:
         if tracks_deleted_keys(load):
             assert isinstance(load, Merge | Changes)
             known = self.deleted_keys.read(self.good.sparkSession)  # before this batch adds its own
-            self.deleted_keys.store(load, self.good, self.batch)
+            self.deleted_keys.store(load, self.good, self.batch, few=self.few)
             return upsert_with_deletes(as_merge(load), self.good, known, types)
         assert isinstance(load, Append | Merge)
         return upsert_rows(load, self.good, types)
@@ -117,7 +126,7 @@ class MergeInput:
         known = self.deleted_keys.read(self.good.sparkSession) if tracks_deleted_keys(load) else None
         late = late_keys(load, self.good, now, known)
         if late.isEmpty():
-            self.deleted_keys.store(load, self.good, self.batch)
+            self.deleted_keys.store(load, self.good, self.batch, few=self.few)
             # A continued interval keeps its start, so no row is deleted.
             continued = intervals(load, continue_intervals(load, self.good, now))
             return replace(upsert_without_deletes(load, continued, now), matched=(self.facts.version, now))
