@@ -80,19 +80,19 @@ def _bookmark_first() -> None:
 def _cleanup() -> None:
     """A writer without a reply assumes that its commit failed, and deletes its files."""
     writer = _writer()
-    original = writer._commit
+    original = writer.write_batch
 
-    def commit(self: BatchWriter, incoming: Any, *rest: Any) -> Any:
+    def write_batch(self: BatchWriter, incoming: Any) -> Any:
         folder = Path(self._folder(incoming).url)
         before = set(folder.rglob("*.parquet"))
         try:
-            return original(self, incoming, *rest)
+            return original(self, incoming)
         except Exception:
             for file in set(folder.rglob("*.parquet")) - before:
                 file.unlink()
             raise
 
-    _put(writer, "_commit", commit)
+    _put(writer, "write_batch", write_batch)
 
 
 def _vacuum_unlocked() -> None:

@@ -21,6 +21,7 @@ from tests.faults.memory import Content, Day, Disk, MemoryFormat, MemoryStorage,
 from tests.faults.processes import Clock, Hold, Process
 from tests.plan.lakes import bronze, lake, made
 
+import lakesmith.jvm.process
 import lakesmith.lake.planning
 import lakesmith.lake.running
 import lakesmith.ledger.lease
@@ -394,6 +395,8 @@ def without_spark(bridge: Bridge) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(replay, "BatchWriter", MemoryWriter)
         patch.setattr(replay, "good_rows", good_rows)
         patch.setattr(replay, "_delete_rows", lambda _, gone: gone)
+        # After a lost connection, the product waits for the end of a JVM, and other tests may have started one.
+        patch.setattr(lakesmith.jvm.process, "_gateway", lambda: None)
         execute = lakesmith.run.execute
         patch.setattr(execute, "ThreadPoolExecutor", Inline)
         patch.setattr(execute, "Leases", lambda *a: VirtualLeases(*a, clock=lambda: bridge.clock.now))

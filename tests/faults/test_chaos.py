@@ -36,6 +36,7 @@ def test_an_episode_kills_processes_and_breaks_no_promise(tmp_path: Path, jvm: J
 def test_the_same_episode_finds_a_planted_bug_and_preserves_the_lake(tmp_path: Path, jvm: Jvm) -> None:
     tally = play_episode(tmp_path, jvm, plant="bookmark first")
     assert tally.kills == 2
-    assert any("R silver.events" in each for _, each in tally.broken)
+    # Rows are missing, or already the version that a run acknowledged.
+    assert any("R silver.events" in each or "A batch 2 of silver.events" in each for _, each in tally.broken)
     assert all(number == 0 and f"lake: {tmp_path / 'episode-0'}" in each for number, each in tally.broken)
     assert (tmp_path / "episode-0/lakesmith.yml").exists()

@@ -26,6 +26,7 @@ from tests.servers.fetch import strace
 
 from lakesmith import failpoints
 from lakesmith.errors import InfrastructureError
+from lakesmith.spark import batch_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,20 +98,25 @@ def test_a_disk_that_fills_up_during_writes_loses_nothing(lake: Written, disk: D
 LOGS = [
     ("bronze/orders", "bronze.orders", "disk-full"),  # by delta-rs
     ("silver/orders", "silver.orders", "disk-full"),  # by the log store of Java
-    ("quarantine/silver/orders", "silver.orders", "commit-unknown"),
+    ("quarantine/silver/orders", "silver.orders", "commit-unknown"),  # by Delta's writer
     ("gold/sales", "gold.sales", "disk-full"),  # by Lakesmith itself
 ]
 
 
 @mounts
-def test_a_full_disk_of_a_log_leaves_the_table_unchanged(lake: Written) -> None:
+@pytest.mark.parametrize("few", [False, True], ids=["by Spark", "few"])
+def test_a_full_disk_of_a_log_leaves_the_table_unchanged(
+    lake: Written, monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
+    if not few:
+        monkeypatch.setattr(batch_counts, "FEW_ROWS", -1)
     for table, stopped, code in LOGS:
         log = warehouse(lake) / table / "_delta_log"
         before = sorted(os.listdir(log))
         with disk_at(log, "256k") as disk:
             disk.fill()
             [error] = failing(lake).errors
-            assert (error.table, error.code) == (stopped, code)
+            assert (error.table, error.code) == (stopped, "disk-full" if few else code)
             assert "disk is full" in error.what
             disk.free()
             assert sorted(os.listdir(log)) == before

@@ -13,7 +13,7 @@ import pytest
 from tests.run.lakes import ORDERS, Written
 
 from lakesmith.cache import write_cache
-from lakesmith.spark import write
+from lakesmith.spark import batch_counts, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,8 +40,9 @@ def assert_all(folder: Path, *, folders: int, files: int) -> None:
 @pytest.mark.spark
 def test_files_of_all_writers_are_private(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     written.declare({**ORDERS, "silver/gated.sql": GATED})
-    for day, large in enumerate((False, False, True)):
-        monkeypatch.setattr(write, "_DV_MERGE_BYTES", 0 if large else 64 << 20)
+    for day, writer in enumerate(("driver", "Spark", "Spark, into a large table", "driver")):
+        monkeypatch.setattr(batch_counts, "FEW_ROWS", 10_000 if writer == "driver" else -1)
+        monkeypatch.setattr(write, "_DV_MERGE_BYTES", 0 if "large" in writer else 64 << 20)
         rows = [{"id": id, "amount": amount, "day": f"d{id}", "at": day} for id, amount in ((1, 1), (2, 2), (3, -1))]
         written.land(f"orders/{day}.json", *rows, '{"id": 4, "am')
         written.run(ok=False)

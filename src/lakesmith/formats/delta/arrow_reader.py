@@ -33,11 +33,11 @@ _FEATURES = {"deletionVectors", "typeWidening"}
 
 def read_arrow(folder: TableFolder, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
     """The rows of a version; raises where it is gone."""
-    from deltalake.exceptions import DeltaError
+    from deltalake import exceptions
 
     try:
         table = open_snapshot_at(folder, version)
-    except (DeltaError, OSError) as error:
+    except (exceptions.DeltaError, OSError) as error:
         newest = open_snapshot_if_any(folder)
         if newest is not None and newest.version() == version:
             raise log_failure(folder, str(error)) from error
