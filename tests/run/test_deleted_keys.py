@@ -13,6 +13,7 @@ from tests.marks import chosen_only, first_only
 from tests.run.lakes import Cut, Written, cut_at
 
 from lakesmith.formats import Delta
+from lakesmith.formats.delta import spark_writes
 from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.ports import TableFolder
 from lakesmith.spark import batch_counts, write
@@ -185,7 +186,7 @@ def test_large_tables_use_deletion_vectors_and_are_read_without_spark(
     events: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write, "_DV_MERGE_BYTES", 0)
-    monkeypatch.setattr(batch_counts, "FEW_ROWS", -1)
+    monkeypatch.setattr(spark_writes, "merge_few", None)  # one task would read the whole table
     events.land("events/3.json", event(2, 3, v="y"), event(4, 1), event(1, 2))
     events.run()
     events.land("events/4.json", event(4, 2, "D"), event(2, 2, v="z"))

@@ -266,8 +266,8 @@ class BatchWriter:
         merge_input = self._merge_input(incoming, load, good, incoming.facts)
         try:
             upsert = self._upsert(incoming, merge_input)
-            # All rows of a key may be many.
-            few = write.few and not merge_input.reads_all_rows
+            # All rows of a key may be many, and one task reads the table.
+            few = write.few and not merge_input.reads_all_rows and not merge_input.large
             return self._format.merge(upsert, folder, replace(write, few=few))
         finally:
             for frame in merge_input.cached:
