@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from tests.faults.attach import Jvm
 from tests.faults.suspendable_command import Ended, Stop, SuspendableCommand
 from tests.marks import first_only
@@ -243,9 +243,11 @@ def test_readers_beside_a_writer_see_complete_versions_only(tmp_path: Path, spar
             location = lake.folder / f".lakesmith/warehouse/{table.replace('.', '/')}"
             if not (location / "_delta_log/00000000000000000000.json").exists():
                 continue
-            directly = DeltaTable(location).to_pyarrow_table(columns=["amount"])["amount"].to_pylist()
+            directly = (
+                QueryBuilder().register("rows", DeltaTable(location)).execute("SELECT amount FROM rows").read_all()
+            )
             queried = [amount for (amount,) in lake.rows(f"SELECT amount FROM {table}")]
-            for amounts in (directly, queried):
+            for amounts in (directly["amount"].to_pylist(), queried):
                 counted = Counter(amounts)
                 assert set(counted.values()) == {20}, (place, about, table, counted)
                 assert table.startswith("bronze") or len(counted) == 1

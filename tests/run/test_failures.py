@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from tests.plan.lakes import made
 
 from lakesmith.errors import DataError
-from lakesmith.run.failures import translate
+from lakesmith.run.failures import first_lines, translate
 
 GONE = "[FAILED_READ_FILE.FILE_NOT_EXIST] File file:/lake/warehouse/silver/orders/{} does not exist."
 
@@ -82,6 +82,24 @@ def test_the_error_of_a_python_worker_is_shown_without_its_stack() -> None:
     error = translate(PySparkException(said), made("gold.sales", "SELECT 1 FROM silver.orders"))
     assert error.code == "worker-python"
     assert error.what.endswith("function: ModuleNotFoundError: No module named 'fastavro'")
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "org.apache.spark.SparkException: {}",
+        "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most "
+        "recent failure: Lost task 0.0 in stage 3.0 (TID 7) (host executor driver): a.b.SparkException: {}",
+    ],
+)
+def test_the_cause_of_a_failed_call_of_java_is_shown_without_its_wrappers(cause: str) -> None:
+    message = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///w/part-1.parquet."
+    text = (
+        "An error occurred while calling o184.getResult.\n: org.apache.spark.SparkException: Exception thrown in "
+        f"awaitResult: \n\tat a.b(C.java:1)\nCaused by: {cause.format(message)}\n\tat d.e(F.java:2)\n"
+        "Caused by: java.io.IOException: Input/output error\n\t... 3 more\n"
+    )
+    assert first_lines(text) == message
 
 
 def test_a_path_that_looks_like_a_row_error_is_a_disk_error() -> None:

@@ -64,6 +64,12 @@ _GONE = re.compile(
 """A file of a table that cannot be found: the table's layer, its name, the file's."""
 
 
+_CALL = re.compile(r"An error occurred while calling \S+\s*: ")
+_WRAPPER = re.compile(r"\S+: Exception thrown in awaitResult")
+_CLASS = re.compile(r"\A[\w.$]+: (?=\[)")
+_TASK = re.compile(r"\A\S+: Job aborted due to stage failure: .* executor \S+: (?=\S)")
+
+
 def is_external(error: Exception) -> bool:
     """Whether Spark, Delta or the machine raised it."""
     if isinstance(error, (OSError, MemoryError)) or any(_is_of(error, *kind) for kind in (_DELTA, _SPARK, _BRIDGE)):
@@ -214,10 +220,20 @@ def _source_history_lost(text: str, name: str) -> DataError | None:
 
 def first_lines(text: str) -> str:
     """Return the message of an external error, without its stack and its colours."""
+    text = _cause(text)
     if _TRACEBACK in text:
         text = _message_of_worker(text)
     lines = [line.strip() for line in uncoloured(text).splitlines() if line.strip() and "\tat " not in line]
     return " ".join(lines[:2])[:400]
+
+
+def _cause(text: str) -> str:
+    """Return the part of a Java error that says more than that a call or a job failed."""
+    first, *causes = text.split("\nCaused by: ")
+    if not _CALL.match(first):
+        return text
+    parts = (part for part in (_CALL.sub("", first), *causes) if not _WRAPPER.match(part))
+    return _CLASS.sub("", _TASK.sub("", next(parts, text)))
 
 
 def _message_of_worker(text: str) -> str:
