@@ -12,6 +12,7 @@ from tests.servers.s3 import S3Server
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.lake import Lake
+from lakesmith.lake.running import refuse_unconditional_store
 from lakesmith.store.local import LocalStore
 
 
@@ -40,6 +41,19 @@ def test_a_run_rejects_an_object_store_that_ignores_put_conditions(
     assert "If-None-Match" in str(caught.value.hint)
     found = [path.relative_to(s3.folder / bucket).parts[:3] for path in (s3.folder / bucket).rglob("*")]
     assert {parts for parts in found if len(parts) == 3} == {("warehouse", "_lakesmith", "probe")}
+
+
+@pytest.mark.servers
+def test_a_process_probes_an_object_store_once(
+    lake: Path, s3: S3Server, http_proxy_to: Callable[..., HttpProxy]
+) -> None:
+    bucket, proxy = s3.bucket(), http_proxy_to(s3.port)
+    url = f"s3://{bucket}"
+    environment = {"warehouse": f"{url}/warehouse", "storage": {url: s3.settings(proxy.port)}}
+    (lake / "lakesmith.yml").write_text(yaml.safe_dump({"name": "shop", "environments": {"dev": environment}}))
+    for _ in range(2):
+        refuse_unconditional_store(Lake.open(lake)._lake)
+    assert sum(request.startswith("PUT") for request in proxy.seen) == 5
 
 
 def test_a_run_rejects_a_store_that_ignores_put_conditions(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:

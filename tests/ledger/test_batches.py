@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.formats.test_shared_store import SharedStore
 from tests.ledger.completed import NAME, START, done, facts
 
 from lakesmith.errors import DataError
@@ -220,6 +221,18 @@ def test_a_corrupt_batch_is_an_error_of_its_table(batches: Batches, tmp_path: Pa
     with pytest.raises(DataError) as caught:
         batches.progress(facts(0, 1), lambda: ())
     assert (caught.value.code, caught.value.table) == ("batch-unreadable", "silver.orders")
+
+
+def test_pinned_attempts_in_an_object_store_are_read_once(tmp_path: Path) -> None:
+    store = SharedStore(tmp_path)
+    for number in (1, 2, 3):
+        pinned = Batches(store, NAME).pin(batch(number, files=(FileFact(f"f{number}", number, 1),)))
+        Batches(store, NAME).finish(done(pinned, number))
+    progress = Batches(store, NAME).progress(facts(3, 3), tuple)
+    store.requests.clear()
+    assert Batches(store, NAME).progress(facts(3, 3), tuple) == progress
+    # Three completed batches, the one that would come next, and three summaries that do not exist.
+    assert store.requests == {"read": 7}
 
 
 def test_ingested_files_are_summarized_regularly(batches: Batches, tmp_path: Path) -> None:

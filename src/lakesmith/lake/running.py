@@ -23,6 +23,7 @@ from lakesmith.lake.planning import plan, plan_with_facts, refuse_unsupported_st
 from lakesmith.lake.reads import internal_query
 from lakesmith.plan.release import consistent_versions
 from lakesmith.plan.steps import LakeFacts, Plan, Step, TablePlan
+from lakesmith.ports import Store, StoreCapability
 from lakesmith.quality import PastResult
 from lakesmith.records import AuditRecord, CheckRecord, Outcome, ReleaseRecord, RunRecord, SkippedRecord, StepRecord
 from lakesmith.reports import RunReport
@@ -131,7 +132,7 @@ def execute(
     # This import loads much of PySpark's neighbourhood; a run with nothing to do must not pay for it.
     from lakesmith.run import Executor
 
-    _check_commit_point(lake)
+    refuse_unconditional_store(lake)
     started, clock = datetime.now(UTC), monotonic()
     executor = Executor(
         lake.declaration,
@@ -256,14 +257,24 @@ def _past_checks(lake: OpenLake, table: TableName, checks: Sequence[str]) -> dic
     }
 
 
-def _check_commit_point(lake: OpenLake) -> None:
+_probed: set[Store] = set()
+"""The stores of this process's warehouses that create files exclusively. Each probe of an object store costs requests;
+a folder is probed each time, because another disk may be mounted there."""
+
+
+def refuse_unconditional_store(lake: OpenLake) -> None:
     """Refuse a store that cannot create a file exclusively: two writers could overwrite each other's commits."""
-    if failure := lake.warehouse.store.probe():
+    store = lake.warehouse.store
+    if store in _probed:
+        return
+    if failure := store.probe():
         raise InfrastructureError(
             "no-put-if-absent",
             failure,
             hint="use a local disk with hard links, or an object store that honours conditional writes (If-None-Match)",
         )
+    if StoreCapability.SHARED in store.capabilities:
+        _probed.add(store)
 
 
 def _run_record(

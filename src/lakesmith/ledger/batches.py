@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TypeVar
 
 from lakesmith.declare import TableName
@@ -37,7 +37,16 @@ from lakesmith.ledger.batch import (
 )
 from lakesmith.ledger.content import NewFiles, RestoredVersion
 from lakesmith.plan.steps import Progress
-from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, FileFact, Store, TableFacts, in_commit_order, names_in_folder
+from lakesmith.ports import (
+    MAINTENANCE_NOTE,
+    CommitFact,
+    FileFact,
+    Store,
+    StoreCapability,
+    TableFacts,
+    in_commit_order,
+    names_in_folder,
+)
 
 Decoded = TypeVar("Decoded", Batch, CompletedBatch, dict[str, FileFact])
 EMPTY = -1
@@ -84,6 +93,8 @@ class Batches:
         self._store = store
         self._folder = f"_lakesmith/batches/{table}"
         self._table = table
+        self._done: dict[int, CompletedBatch] = {}
+        """Completed batches that were read, because some are read several times."""
 
     def pin(self, batch: Batch) -> Batch:
         """Pin the batch as the first attempt whose number is free."""
@@ -111,6 +122,7 @@ class Batches:
             # The commit of another attempt was lost with the end of a log; the table's log has this one.
             if recorded is None or recorded.attempt != done.attempt:
                 self._store.replace(key, encode(done))
+        self._done.pop(done.sequence, None)
         failpoint("batch.done", self._table)
 
     def pinned(self, sequence: int, attempt: int) -> Batch:
@@ -118,9 +130,13 @@ class Batches:
         return self._attempt(sequence, attempt)
 
     def done(self, sequence: int) -> CompletedBatch | None:
-        key = self._key(sequence, "done")
-        data = self._store.read(key)
-        return None if data is None else self._decode(key, lambda: decode_completed(data, sequence))
+        if sequence not in self._done:
+            key = self._key(sequence, "done")
+            data = self._store.read(key)
+            if data is None:
+                return None
+            self._done[sequence] = self._decode(key, lambda: decode_completed(data, sequence))
+        return self._done[sequence]
 
     def committed(self, sequence: int, commits: Callable[[], Iterable[CommitFact]]) -> Batch:
         """Return the attempt that the table's log holds under this number."""
@@ -339,6 +355,12 @@ class Batches:
         return f"_lakesmith/ingested/{self._table}/{sequence:08}.{attempt:02}.json"
 
     def _attempt(self, sequence: int, attempt: int) -> Batch:
+        if StoreCapability.SHARED in self._store.capabilities:
+            return _remembered_attempt(self._store, self._table, sequence, attempt)
+        return self.read_attempt(sequence, attempt)
+
+    def read_attempt(self, sequence: int, attempt: int) -> Batch:
+        """Read a pinned attempt from the store."""
         data = self._store.read(self._key(sequence, f"{attempt:02}"))
         if data is None:
             raise DataError(
@@ -373,6 +395,12 @@ class Batches:
 
     def _key(self, sequence: int, suffix: str) -> str:
         return f"{self._folder}/{sequence:08}.{suffix}.json"
+
+
+@lru_cache(maxsize=128)
+def _remembered_attempt(store: Store, table: TableName, sequence: int, attempt: int) -> Batch:
+    """A pinned attempt in a store that answers each read over a network. An attempt never changes."""
+    return Batches(store, table).read_attempt(sequence, attempt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,9 @@ class Slice:
 class Store(Protocol):
     """Files below one root. A store can be sent to another process: it connects where it is used."""
 
+    def __hash__(self) -> int:
+        """Facts about a store are remembered."""
+
     @property
     def url(self) -> str:
         """The absolute folder or URL of the root, without a slash at the end."""
