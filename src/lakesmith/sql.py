@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _EXACT = ("tinyint", "smallint", "int", "bigint", "string", "date")
@@ -56,6 +57,17 @@ def run_sql(spark: SparkSession, text: str, frames: Mapping[str, DataFrame]) -> 
         template = template.replace(name, f"{{{name}}}")
     tables: dict[str, Any] = dict(frames)
     return spark.sql(template, **tables)
+
+
+def collect_arrow(rows: DataFrame) -> pa.Table:
+    """Collect rows as an Arrow table.
+
+    A local Spark plans them in this call first. It collects Arrow in a thread of its own, and an error that ends this
+    thread, such as a lack of memory, would never reach the caller.
+    """
+    if (local := getattr(rows, "_jdf", None)) is not None:
+        local.queryExecution().executedPlan()
+    return rows.toArrow()
 
 
 def bounds(rows: DataFrame, name: str, side: str = "") -> tuple[int, str | None]:

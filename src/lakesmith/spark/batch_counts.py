@@ -12,7 +12,7 @@ from lakesmith.quality import UNREADABLE, Measure, Rules
 from lakesmith.spark.incoming import FileRead
 from lakesmith.spark.row_checks import counted_by_readers, good_rows, is_file_end
 from lakesmith.spark.types import is_exact_in_arrow
-from lakesmith.sql import quoted
+from lakesmith.sql import collect_arrow, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, Row
@@ -76,7 +76,7 @@ def collect_few(rows: DataFrame, rules: Rules, filled: Sequence[str] = ()) -> tu
         return None
     counter = RowCounter(rules, filled)
     in_partition = f"monotonically_increasing_id() & {(1 << 33) - 1}"
-    found = counter.over(rows).where(f"({in_partition}) <= {FEW_ROWS}").toArrow()
+    found = collect_arrow(counter.over(rows).where(f"({in_partition}) <= {FEW_ROWS}"))
     counts = counter.counts()
     if found.num_rows > FEW_ROWS or counts.rows_in > FEW_ROWS:
         return None

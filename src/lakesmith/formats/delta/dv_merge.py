@@ -25,7 +25,7 @@ from lakesmith.formats.delta.commit_rules import DELETION_VECTORS, can_commit, f
 from lakesmith.formats.delta.few_rows import new_file, write_file
 from lakesmith.formats.delta.spark_reads import AT_ROW, IN_FILE, read
 from lakesmith.ports import TableFolder, Upsert, Write, new_batch_folder
-from lakesmith.sql import bounds, quoted
+from lakesmith.sql import bounds, collect_arrow, quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,13 +114,14 @@ def _join_few(upsert: Upsert, target: DataFrame, table: DeltaTable) -> pa.Table:
     joined = source.join(target.coalesce(1).alias("target"), F.expr(match_condition(upsert)), "left")
     delete = f"source.{DELETE_ROW}" if DELETE_ROW in upsert.rows.columns else "false"
     unmatched = f"IF({delete}, 'unchanged', 'new')"
-    return joined.selectExpr(
+    outcomes = joined.selectExpr(
         *(f"source.{quoted(column.name)}" for column in table.schema().fields),
         f"source.{_NUMBER}",
         IN_FILE,
         AT_ROW,
         f"IF({IN_FILE} IS NULL, {unmatched}, {_outcome(upsert, upsert.newer)}) AS {_OUTCOME}",
-    ).toArrow()
+    )
+    return collect_arrow(outcomes)
 
 
 def _commit(
@@ -214,7 +215,7 @@ def _outcome(upsert: Upsert, newer: str) -> str:
 def _collect(outcomes: DataFrame, before: _Matches | None = None) -> _Matches:
     """Collect the outcomes; with `before`, add them to earlier ones, whose ties they decide."""
     matches = _Matches() if before is None else replace(before, tied=[])
-    found = outcomes.toArrow()
+    found = collect_arrow(outcomes)
     for at in range(found.num_rows):
         path, outcome = found[IN_FILE][at].as_py(), found[_OUTCOME][at].as_py()
         rows, numbers = found[AT_ROW][at].values, found[_NUMBER][at].values

@@ -20,6 +20,7 @@ from lakesmith.formats.delta.partition_overwrite import can_replace_partitions, 
 from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
 from lakesmith.formats.delta.snapshot import open_snapshot_if_any
 from lakesmith.ports import CommitResult, DataFile, ReplaceWhere, TableFolder, Write, new_batch_folder
+from lakesmith.sql import collect_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,7 +93,7 @@ def _commit(
 
 def _write_frame(frame: DataFrame, folder: TableFolder, write: Write) -> list[DataFile] | None:
     """Write a file for each partition of the rows; None where a partition has no text that every reader knows."""
-    rows = frame.toArrow()
+    rows = collect_arrow(frame)
     if not rows.num_rows:
         return []
     if not write.partition_by:
