@@ -21,6 +21,8 @@ class S3Server:
 
     port: int
     folder: Path
+    log: Path
+    """A line for each request that it answered, in the format of S3's access logs."""
     key: str = "tester"
     secret: str = "not-to-be-shown"
 
@@ -46,8 +48,9 @@ def start_s3(folder: Path) -> tuple[S3Server, subprocess.Popen[bytes]]:
     buckets, users = folder / "buckets", folder / "users"
     buckets.mkdir()
     users.mkdir()
-    server = S3Server(port=free_port(), folder=buckets)
-    command = [str(versitygw()), "--port", f"127.0.0.1:{server.port}", "--iam-dir", str(users), "posix", str(buckets)]
+    server = S3Server(port=free_port(), folder=buckets, log=folder / "access.log")
+    options = ["--port", f"127.0.0.1:{server.port}", "--iam-dir", str(users), "--access-log", str(server.log)]
+    command = [str(versitygw()), *options, "posix", str(buckets)]
     environment = {"ROOT_ACCESS_KEY": server.key, "ROOT_SECRET_KEY": server.secret}
     return server, start(command, lambda: _answers(server.port), folder=folder, environment=environment)
 
