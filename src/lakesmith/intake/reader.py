@@ -60,6 +60,11 @@ class Task:
     """The part of it to read; None for the whole file."""
 
     @property
+    def start(self) -> int:
+        """Where in the file to start."""
+        return 0 if self.part is None else self.part.start
+
+    @property
     def weight(self) -> int:
         """The bytes to read."""
         return self.size if self.part is None else self.part.size
@@ -108,7 +113,7 @@ class Reader:
         released = task.part is not None
         try:
             with _opened(self.open, task) as file:
-                raw = _counted(file, task)
+                raw = Counted(file, task.size, task.start)
                 for batch in self._rows(raw, task):
                     count += len(batch)
                     rejected += len(batch) - batch.column(CORRUPT).null_count
@@ -184,7 +189,7 @@ def survey(source: Files, open: Opener, expected: Sequence[str], task: Task) -> 
         return FileSurvey(pa.struct([]), task.error)
     try:
         with _opened(open, task) as file:
-            raw = _counted(file, task)
+            raw = Counted(file, task.size, task.start)
             with _as_listed(raw, task):
                 found = file_shape(raw, source, expected, task.part)
     except Broken as broken:
@@ -382,10 +387,6 @@ def _opened(open: Opener, task: Task) -> BinaryIO:
         raise Broken("unreadable-file", str(error.strerror or error)[:200], passing=True) from error
     except LakesmithError as error:
         raise Broken(error.code, error.what, passing=True) from error
-
-
-def _counted(file: BinaryIO, task: Task) -> Counted:
-    return Counted(file, task.size, 0 if task.part is None else task.part.start)
 
 
 def _abort_kind(broken: Broken, task: Task) -> str:

@@ -37,15 +37,17 @@ def direct_write_folder(state: TableState) -> TableFolder | None:
 
 
 def read_incoming(
-    state: TableState, batch: Batch, *, survey: bool = False, into: TableFolder | None = None
+    state: TableState, batch: Batch, *, survey: bool = False, whole: bool = False, into: TableFolder | None = None
 ) -> IncomingBatch | None:
     """Return the rows of a batch; None when its changes touch no row.
 
-    With `survey`, files are searched for new columns before any row is read. Readers may write good rows to `into`.
+    With `survey`, files are searched for new columns before any row is read. With `whole`, no file is read in parts.
+    Readers may write good rows to `into`.
     """
     table, run = state.table, state.run
     if isinstance(table.origin, Source):
-        rows = read_batch(run.ingest_context(table), table, batch, state.facts, survey=survey, into=into)
+        context = run.ingest_context(table)
+        rows = read_batch(context, table, batch, state.facts, survey=survey, whole=whole, into=into)
         rules = partial(rules_of, table, fields=field_paths(rows))
         return IncomingBatch(
             table=table,

@@ -85,13 +85,14 @@ def _write(state: TableState, batch: Batch, postponed: list[LakesmithError]) -> 
     """Write and commit the batch; return None when no file can be read now.
 
     Where its files bring new columns or cannot be read, another attempt is pinned before anything is committed: a
-    broken file is rejected as a whole, and one that cannot be read now is left for the next run.
+    broken file is rejected as a whole, and one that cannot be read now is left for the next run. Where a file turns out
+    not to be readable in parts, all files are read as a whole.
     """
-    table, survey = state.table, False
+    table, survey, whole = state.table, False, False
     for _ in range(len(batch.files) + _ATTEMPTS):
         try:
             folder = direct_write_folder(state)
-            incoming = read_incoming(state, batch, survey=survey, into=folder)
+            incoming = read_incoming(state, batch, survey=survey, whole=whole, into=folder)
             if incoming is None:
                 return _commit_no_rows(state, batch), batch
             return state.writer.write_batch(incoming), batch
@@ -102,7 +103,7 @@ def _write(state: TableState, batch: Batch, postponed: list[LakesmithError]) -> 
                 raise
             if state.is_committed(batch.sequence):
                 raise batch_unfinished(table, batch, abort) from error
-        survey = True
+        survey, whole = survey or abort.kind != "unsplit", whole or abort.kind == "unsplit"
         if abort.kind == "broken" and isinstance(batch.content, NewFiles):
             batch = state.batches.pin(replace(batch, content=batch.content.reject(abort.path, abort.detail)))
         elif abort.kind == "left-out" and isinstance(batch.content, NewFiles):

@@ -68,7 +68,7 @@ def finish(state: TableState, step: Finish, *, before_restore: bool = False) -> 
 
 def _finish_rows(state: TableState, batch: Batch) -> BatchResult:
     """Quarantine the rejected rows of a committed batch."""
-    incoming = read_incoming(state, batch, survey=bool(batch.files))
+    incoming = read_incoming(state, batch, survey=bool(batch.files), whole=True)
     if incoming is not None:
         return state.writer.finish(incoming)
     # Not the newest version: a rollback since then must be noticed.

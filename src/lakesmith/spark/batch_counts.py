@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import ALREADY_INGESTED, DISCARDED, FILE_END, FILE_NUMBER, HIDDEN, RESCUED, WRITTEN_FILE
 from lakesmith.quality import UNREADABLE, Measure, Rules
-from lakesmith.spark.incoming import FileRead
+from lakesmith.spark.incoming import FileRead, by_file
 from lakesmith.spark.row_checks import counted_by_readers, good_rows, is_file_end
 from lakesmith.spark.types import is_exact_in_arrow
 from lakesmith.sql import collect_arrow, quoted
@@ -171,7 +171,7 @@ def count_written_files(rows: DataFrame) -> tuple[Counts, list[Row]]:
         .select(FILE_NUMBER, FILE_END, WRITTEN_FILE)
         .collect()
     )
-    file_reads = tuple(FileRead.from_row(row) for row in markers if row[FILE_END] is not None)
+    file_reads = by_file(FileRead.from_row(row) for row in markers if row[FILE_END] is not None)
     empty = Counts(rows_in=0, rejected=0, broken={}, file_reads=file_reads)
     return _from_readers(empty), [row[WRITTEN_FILE] for row in markers if row[WRITTEN_FILE] is not None]
 
@@ -203,5 +203,5 @@ def _counts(rules: Rules, values: Mapping[str, object], filled: Sequence[str] = 
         filled={name: number(f"filled_{index}") for index, name in enumerate(filled)},
         already_ingested=number("already_ingested"),
         rescued=number("rescued"),
-        file_reads=tuple(FileRead(**end.asDict()) for end in closing),  # type: ignore[attr-defined]
+        file_reads=by_file(FileRead(**end.asDict()) for end in closing),  # type: ignore[attr-defined]
     )

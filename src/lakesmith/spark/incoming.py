@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -100,6 +100,25 @@ class FileRead:
     def from_row(cls, row: Row) -> FileRead:
         """Return what the marker row at the end of a file contains."""
         return cls(number=row[FILE_NUMBER], **row[FILE_END].asDict())
+
+    def plus(self, other: FileRead) -> FileRead:
+        """Add what was read from another part of the file."""
+        return FileRead(
+            number=self.number,
+            rows=self.rows + other.rows,
+            rejected=self.rejected + other.rejected,
+            rescued=self.rescued + other.rescued,
+            bytes=self.bytes + other.bytes,
+            code=self.code or other.code,
+        )
+
+
+def by_file(reads: Iterable[FileRead]) -> tuple[FileRead, ...]:
+    """Add up what was read from the parts of each file."""
+    found: dict[int, FileRead] = {}
+    for read in reads:
+        found[read.number] = found[read.number].plus(read) if read.number in found else read
+    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from lakesmith.ledger.staged import SUCCESS_MARKER
 from lakesmith.ports import DataFile, ObjectFact, TableFolder
 from lakesmith.spark.batch_counts import Counts, compute_measures, count_by_rule
 from lakesmith.spark.build import BEFORE
-from lakesmith.spark.incoming import FileRead, IncomingBatch
+from lakesmith.spark.incoming import FileRead, IncomingBatch, by_file
 from lakesmith.spark.row_checks import is_file_end, is_good, rejected_rows
 from lakesmith.sql import quoted
 
@@ -209,7 +209,7 @@ class StagedFiles:
             return ()
         # For a file that was rejected as a whole, its one rejected row is also the end marker.
         rows = self._read("end").unionByName(self._read("rejected")).where(f"{FILE_END} IS NOT NULL")
-        return tuple(FileRead.from_row(row) for row in rows.select(FILE_NUMBER, FILE_END).collect())
+        return by_file(FileRead.from_row(row) for row in rows.select(FILE_NUMBER, FILE_END).collect())
 
     def _read(self, kind: str) -> DataFrame:
         rows, folder = self.incoming.rows, self._folder(kind)

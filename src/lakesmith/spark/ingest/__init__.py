@@ -32,19 +32,20 @@ def read_batch(
     facts: TableFacts | None,
     *,
     survey: bool,
+    whole: bool = False,
     into: TableFolder | None = None,
 ) -> DataFrame:
     """Return the rows of a batch: payload, audit columns, and hidden columns about records that cannot be parsed.
 
-    With `survey`, all input is scanned for new columns before any row is read. With `into`, readers may write good
-    rows to this folder of the table; then the rows have the column WRITTEN_FILE.
+    With `survey`, all input is scanned for new columns before any row is read. With `whole`, no file is read in parts.
+    With `into`, readers may write good rows to this folder of the table; then the rows have the column WRITTEN_FILE.
     """
     # Imported on use, because most lakes use few kinds of sources.
     match table.origin:
         case Files() as source:
             from lakesmith.spark.ingest.files import read_files
 
-            return read_files(context, table, source, batch, facts, survey=survey, into=into)
+            return read_files(context, table, source, batch, facts, survey=survey, whole=whole, into=into)
         case Kafka() as source:
             from lakesmith.spark.ingest.kafka import read_topic
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -31,6 +31,7 @@ from lakesmith.intake.shapes import STRING, arrow_type, schema_of, spark_type, w
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.content import NewFiles
 from lakesmith.ports import FileFact, Store, TableFacts, TableFolder
+from lakesmith.spark.ingest.parts import divide_files, parallel_tasks
 from lakesmith.spark.ingest.table_schema import evolved_schema, table_schema, widenable_columns
 from lakesmith.sql import literal, quoted
 from lakesmith.store import LocalStore
@@ -44,7 +45,9 @@ _SPLIT = 64 << 20
 """Target size of the files that one task reads, in bytes."""
 _SMALL = 8 << 20
 """Below this many bytes, files are surveyed in the driver without a Spark job."""
-_ANSWER = pa.schema([("number", pa.int64()), ("shape", STRING), ("why", STRING), ("passing", pa.bool_())])
+_ANSWER = pa.schema(
+    [("number", pa.int64()), ("start", pa.int64()), ("shape", STRING), ("why", STRING), ("passing", pa.bool_())]
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,24 +77,28 @@ def read_files(
     facts: TableFacts | None,
     *,
     survey: bool,
+    whole: bool = False,
     into: TableFolder | None = None,
 ) -> DataFrame:
-    """Return the rows of the batch's files, and one marker row per file with what was read from it.
+    """Return the rows of the batch's files, and one marker row per file, or part of it, with what was read from it.
 
-    With `into`, the folder of the table, readers write good rows there when the table has all their columns. Then the
-    result has only the other rows, and one marker row per Parquet file that was written.
+    Large files are read in parts, unless `whole`. With `into`, the folder of the table, readers write good rows there
+    when the table has all their columns. Then the result has only the other rows, and one marker row per Parquet file
+    that was written.
     """
     known = table_schema(table, facts)
     new = batch.content
     assert isinstance(new, NewFiles)
     opened = _ListedFiles(context.landing, {file.path: file for file in new.files})
     tasks = [Task(number, file.path, file.size, new.rejected.get(file.path)) for number, file in enumerate(new.files)]
+    if not whole:
+        tasks = divide_files(context.spark, source, opened, tasks)
     # A job that is aborted because of a new column costs more than a survey of a little local data.
-    little = isinstance(context.landing, LocalStore) and sum(task.size for task in tasks) < _SMALL
+    little = isinstance(context.landing, LocalStore) and sum(file.size for file in new.files) < _SMALL
     surveyed = survey or little or table.drift.new_column != "evolve" or not len(known)
     if surveyed:
         look = _survey(context, source, opened, known.names, tasks)
-        tasks = [Task(task.number, task.path, task.size, look.errors.get(task.path)) for task in tasks]
+        tasks = [replace(task, error=look.errors.get(task.path)) for task in tasks]
         columns = evolved_schema(table, known, look.found)
     else:
         columns = known
@@ -138,15 +145,14 @@ def _rows(spark: SparkSession, reader: Reader, tasks: Sequence[Task], destinatio
 
 def _groups(spark: SparkSession, tasks: Sequence[Task]) -> list[list[Task]]:
     """Distribute the files over tasks of about the same size."""
-    total = sum(task.size for task in tasks)
-    cores = int(spark.conf.get("spark.sql.shuffle.partitions", "2") or 2)
-    count = min(len(tasks), max(cores, -(-total // _SPLIT)))
+    total = sum(task.weight for task in tasks)
+    count = min(len(tasks), max(parallel_tasks(spark), -(-total // _SPLIT)))
     groups: list[list[Task]] = [[] for _ in range(count)]
     weights = [0] * count
-    for task in sorted(tasks, key=lambda task: -task.size):
+    for task in sorted(tasks, key=lambda task: -task.weight):
         lightest = weights.index(min(weights))
         groups[lightest].append(task)
-        weights[lightest] += task.size + 1
+        weights[lightest] += task.weight + 1
     return groups
 
 
@@ -154,7 +160,7 @@ def _survey(
     context: IngestContext, source: Files, open: Opener, expected: Sequence[str], tasks: Sequence[Task]
 ) -> _SurveyResult:
     """Scan all files for their columns."""
-    if sum(task.size for task in tasks) < _SMALL:
+    if sum(task.weight for task in tasks) < _SMALL:
         with ThreadPoolExecutor(max_workers=4) as pool:
             answers = list(pool.map(partial(survey, source, open, expected), tasks))
     else:
@@ -187,18 +193,19 @@ def _survey_in_spark(
             for task in (task for number in batch.column(0).to_pylist() for task in groups[number]):
                 seen = survey(source, open, expected, task)
                 shape = str(spark_type(seen.shape)) if len(seen.shape) else ""
+                place = {"number": task.number, "start": task.start}
                 yield pa.RecordBatch.from_pylist(
-                    [{"number": task.number, "shape": shape, "why": seen.why, "passing": seen.passing}], schema=_ANSWER
+                    [{**place, "shape": shape, "why": seen.why, "passing": seen.passing}], schema=_ANSWER
                 )
 
     rows = spark.range(0, len(groups), 1, max(len(groups), 1)).mapInArrow(
-        look, "number bigint, shape string, why string, passing boolean"
+        look, "number bigint, start bigint, shape string, why string, passing boolean"
     )
     found = {
-        row.number: FileSurvey(arrow_type(row.shape) if row.shape else pa.struct([]), row.why, row.passing)
+        (row.number, row.start): FileSurvey(arrow_type(row.shape) if row.shape else pa.struct([]), row.why, row.passing)
         for row in rows.collect()
     }
-    return [found[task.number] for task in tasks]
+    return [found[task.number, task.start] for task in tasks]
 
 
 def _with_audit_columns(rows: DataFrame, batch: Batch, places: Sequence[str], columns: pa.Schema) -> DataFrame:
