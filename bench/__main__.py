@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from bench import checks, checksums, demo, ingest, kafka, loads, many_files, nothing_new, read_commands
+from bench import checks, checksums, demo, ingest, kafka, large_file, loads, many_files, nothing_new, read_commands
 
 if __name__ == "__main__":
     read_commands.main([])
     nothing_new.main([])
     demo.main([])
     ingest.main([])
+    large_file.main([])
     many_files.main([])
     kafka.main([])
     loads.main([])
