@@ -76,6 +76,9 @@ def test_a_column_that_a_batch_lacks_is_missing(written: Written) -> None:
     assert found["bronze.evolve"] == (2, 0, 0)
     assert found["bronze.quarantine"] == (0, 2, 0)
     assert found["bronze.discard"] == (0, 0, 2)
+    for reaction in ("evolve", "quarantine", "discard"):
+        written.land(f"{reaction}/2.json", FINE, {"id": 2})
+        assert written.run(f"bronze.{reaction}")[f"bronze.{reaction}"].rows_written == 2, "a row has each column"
 
 
 def test_silver_reacts_to_drift_as_the_contract_declares(written: Written) -> None:

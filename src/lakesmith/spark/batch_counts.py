@@ -59,7 +59,8 @@ class RowCounter:
 
     def over(self, rows: DataFrame) -> DataFrame:
         """Return the checked rows; they are counted when Spark evaluates them."""
-        self._by_readers = counted_by_readers(self._rules, rows.columns)
+        # Readers do not count the values of columns.
+        self._by_readers = not self._filled and counted_by_readers(self._rules, rows.columns)
         metrics = _CLOSING_ROWS if self._by_readers else _row_metrics(self._rules, rows.columns, self._filled)
         return _observed(rows, self._observation, metrics)
 
