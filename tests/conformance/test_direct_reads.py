@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -112,6 +113,25 @@ def test_a_file_that_is_gone_or_has_another_size_is_left_to_delta(
     assert read_directly(spark, folder, 1) is None
     with pytest.raises(Exception, match="FAILED_READ_FILE"):
         format.read(spark, folder, 1).collect()
+
+
+@pytest.mark.parametrize("name", ["_rows.parquet", ".rows.parquet", "rows.parquet._COPYING_"])
+def test_a_file_whose_name_hides_it_from_spark_is_left_to_delta(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    place, format = tmp_path / "t", Delta()
+    folder = folder_at(str(place))
+    for sequence in (1, 2):
+        format.append(spark.range(sequence), folder, write(sequence))
+    commit = place / "_delta_log" / f"{1:020}.json"
+    *before, added = commit.read_text().splitlines()
+    action = json.loads(added)
+    (place / action["add"]["path"]).rename(place / name)
+    action["add"]["path"] = name
+    commit.write_text("\n".join([*before, json.dumps(action)]))
+    for checksum in commit.parent.glob(".*.crc"):
+        checksum.unlink()
+    assert rows_of(format.read(spark, folder, 1)) == by_delta(spark, str(place))
+    assert read_directly(spark, folder, 0) is not None
+    assert rows_of(format.changes(spark, folder, 0, 1)).total() == 2
 
 
 def test_tables_with_other_features_are_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ more than the rows, and the log is already known here.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ _MAX_MARKED = 2_000
 _MAX_PARTS = 8
 _PATTERNS = frozenset("{}[]*?\\")
 """Characters by which Spark takes a path for a pattern."""
+_HIDDEN = re.compile(r"[_.].*|.*\._COPYING_", re.DOTALL)
+"""Names of files that Spark leaves out of a read, without an error."""
 
 
 @dataclass(slots=True)
@@ -143,6 +146,8 @@ def _are_small(folder: TableFolder, parts: Sequence[_Part]) -> bool:
     if any(max(found.values(), default=1) > 1 for found in names):
         return False  # conditions select files by name
     if any(_PATTERNS & set(key) or not key.startswith(f"{folder.path}/") for key, _ in sizes):
+        return False
+    if any(_HIDDEN.fullmatch(_name(key)) for key, _ in sizes):
         return False
     if StoreCapability.SHARED in folder.store.capabilities:
         found = {folder.key(file.key): file.size for file in folder.list()}
