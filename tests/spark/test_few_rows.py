@@ -49,7 +49,15 @@ def test_rows_of_every_type_are_collected_as_they_are(spark: SparkSession) -> No
 
 
 @pytest.mark.parametrize(
-    "column", ["INTERVAL '1' DAY", "NULL", "'a' COLLATE UNICODE_CI", "parse_json('1')", "array(NULL)"]
+    "column",
+    [
+        "INTERVAL '1' DAY",
+        "NULL",
+        "'a' COLLATE UNICODE_CI",
+        "parse_json('1')",
+        "array(NULL)",
+        "named_struct('a', 1, 'a', 2)",
+    ],
 )
 def test_types_that_arrow_changes_are_left_to_spark(spark: SparkSession, column: str) -> None:
     assert collect_few(spark.sql(f"SELECT {column} AS value"), NO_RULES) is None

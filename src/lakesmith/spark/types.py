@@ -68,7 +68,8 @@ def is_exact_in_arrow(type: DataType) -> bool:
         case MapType():
             return is_exact_in_arrow(type.keyType) and is_exact_in_arrow(type.valueType)
         case StructType():
-            return bool(type.fields) and all(is_exact_in_arrow(field.dataType) for field in type.fields)
+            distinct = len(set(type.names)) == len(type.names)
+            return bool(type.fields) and distinct and all(is_exact_in_arrow(field.dataType) for field in type.fields)
         case StringType():
             return type.simpleString() == "string"
         case _:

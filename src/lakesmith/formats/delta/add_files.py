@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from lakesmith.columns import CHANGE_FEED
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats.delta.actions import (
     commit_actions,
@@ -30,6 +33,8 @@ _LOCAL_TIMES = "timestampNtz"
 _VECTORS = "deletionVectors"
 _APPEND = {"mode": "Append", "partitionBy": "[]"}
 _TRIES = 10
+_UNSTORABLE = re.compile(r"[ ,;{}()\n\t=]")
+"""Characters that Delta refuses in names of columns and fields. delta-rs does not."""
 Actions = Callable[["DeltaTable | None"], "Sequence[dict[str, Any]] | None"]
 """Make the actions for a version of the table; None where it has the batch already."""
 
@@ -91,6 +96,7 @@ def add_files(
         refuse_if_rolled_back(table, folder, write)
         if table is not None:
             return added
+        _refuse_unstorable_names(json.loads(columns))
         return [*new_table(schema.to_json(), table_properties(write), write.partition_by), *added]
 
     if overwrite and table_id is not None:
@@ -171,11 +177,31 @@ def _schema(columns: str) -> Schema:
     try:
         return Schema.from_json(json.dumps(_nullable(json.loads(columns))))
     except ValueError as error:
-        raise DataError(
-            "bad-column-name",
-            f"a Delta table cannot have these columns: {str(error).splitlines()[0]}",
-            hint="rename the fields in the source",
-        ) from error
+        raise _bad_column_name(f"these columns: {str(error).splitlines()[0]}") from error
+
+
+def _refuse_unstorable_names(columns: Any) -> None:
+    """Raise for columns that Delta's own writer refuses."""
+    reserved = (field["name"] for field in columns["fields"] if field["name"].lower() in CHANGE_FEED)
+    if bad := next(chain(filter(_UNSTORABLE.search, _names(columns)), reserved), None):
+        raise _bad_column_name(f"a column or field named {bad!r}")
+
+
+def _bad_column_name(what: str) -> DataError:
+    return DataError(
+        "bad-column-name", f"a Delta table cannot have {what}", hint="rename it in the source or in the query"
+    )
+
+
+def _names(type: Any) -> Iterator[str]:
+    """The names of the fields in a type, at every depth."""
+    if isinstance(type, list):
+        for each in type:
+            yield each["name"]
+            yield from _names(each["type"])
+    elif isinstance(type, dict):
+        for inner in ("fields", "elementType", "keyType", "valueType"):
+            yield from _names(type.get(inner))
 
 
 def _nullable(type: Any) -> Any:

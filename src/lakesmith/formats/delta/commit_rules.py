@@ -59,9 +59,20 @@ def is_plain_table(table: DeltaTable, also: Set[str] = frozenset(), partitions: 
 
 
 def _is_plain_column(field: dict[str, Any]) -> bool:
-    """Whether a column is nullable and has no rule of its own."""
+    """Whether a column is nullable at every depth and has no rule of its own."""
     has_rule = any(name.startswith("delta.") for name in field.get("metadata", {}))
-    return bool(field["nullable"]) and not has_rule
+    return _accepts_null(field) and not has_rule
+
+
+def _accepts_null(type: Any) -> bool:
+    """Whether a type, or a field with one, accepts NULL at every depth."""
+    if isinstance(type, list):
+        return all(map(_accepts_null, type))
+    if not isinstance(type, dict):
+        return True
+    flags = (type.get(name, True) for name in ("nullable", "containsNull", "valueContainsNull"))
+    inner = ("fields", "type", "elementType", "keyType", "valueType")
+    return all(flags) and all(_accepts_null(type[name]) for name in inner if name in type)
 
 
 def table_types(table: DeltaTable) -> dict[str, Any]:

@@ -109,18 +109,19 @@ def _partitions(rows: pa.Table, columns: Sequence[str]) -> list[tuple[dict[str, 
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts = {}
+    texts = []
     for name in columns:
         values = rows[name]
         if pa.types.is_date(values.type) and not _is_plain_date(values):
             return None
         text = pc.cast(values, pa.string())
-        texts[name] = pc.if_else(pc.equal(text, ""), None, text)  # Delta stores an empty text as NULL
-    numbers = "row"
-    keys = pa.table({**texts, numbers: pa.array(range(rows.num_rows), pa.int64())})
+        if not _is_utf8(text):
+            return None
+        # Delta stores an empty text as NULL.
+        texts.append(pc.if_else(pc.equal(text, ""), None, text).to_pylist())
     found: dict[tuple[str | None, ...], list[int]] = {}
-    for row in keys.to_pylist():
-        found.setdefault(tuple(row[name] for name in columns), []).append(row[numbers])
+    for number, values in enumerate(zip(*texts, strict=True)):
+        found.setdefault(values, []).append(number)
     stored = rows.drop_columns(list(columns))
     return [(dict(zip(columns, values, strict=True)), stored.take(at)) for values, at in found.items()]
 
@@ -130,6 +131,17 @@ def _is_plain_date(values: Any) -> bool:
 
     between = pc.and_(pc.greater_equal(values, _YEARS[0]), pc.less_equal(values, _YEARS[1]))
     return pc.all(between).as_py() is not False
+
+
+def _is_utf8(text: pa.ChunkedArray) -> bool:
+    """Whether a text is valid UTF-8. Texts in Spark may hold any bytes."""
+    import pyarrow as pa
+
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def new_file(write: Write) -> str:
