@@ -21,6 +21,8 @@ from lakesmith.spark.row_checks import field_paths
 
 _FEW_BYTES = 1 << 20
 """Files of this size together have few rows."""
+_MAX_BYTES = 16 << 20
+"""Few rows of more bytes, in the compressed files of a table, may not fit into the driver."""
 
 
 def direct_write_folder(state: TableState) -> TableFolder | None:
@@ -86,21 +88,28 @@ def _expects_few(state: TableState, batch: Batch) -> bool:
     """Whether a build probably makes few rows, by the rows that changed in its inputs."""
     content, format = batch.content, state.format
     if isinstance(content, ChangedPartitions):
-        return state.facts is not None and state.facts.rows <= FEW_ROWS
+        return state.facts is not None and _are_few(state.facts.rows, state.facts.bytes)
     if isinstance(content, FullBuild):
-        found = (format.facts(state.warehouse.table(name), flow(name)) for name in _inputs(batch))
-        return sum(facts.rows for facts in found if facts) <= FEW_ROWS
+        found = [format.facts(state.warehouse.table(name), flow(name)) for name in _inputs(batch)]
+        return _are_few(sum(facts.rows for facts in found if facts), sum(facts.bytes for facts in found if facts))
     if not isinstance(content, ChangedRows | AddedSums | ChangedKeys):
         return False
-    rows = 0
+    rows = bytes = 0
     for name in _inputs(batch):
         until = batch.inputs[str(name)].version
         for commit in format.commits(state.warehouse.table(name), content.since[str(name)]):
+            if commit.version > until:
+                continue
             changed = format.commit_result(commit)
-            rows += changed.inserted + changed.updated + changed.deleted if commit.version <= until else 0
-            if rows > FEW_ROWS:
+            rows += changed.inserted + changed.updated + changed.deleted
+            bytes += changed.bytes
+            if not _are_few(rows, bytes):
                 return False
     return True
+
+
+def _are_few(rows: int, bytes: int) -> bool:
+    return rows <= FEW_ROWS and bytes <= _MAX_BYTES
 
 
 def _inputs(batch: Batch) -> list[TableName]:
