@@ -55,7 +55,7 @@ class IncomingBatch:
     expects_few: bool = False
     """Whether few rows are expected. Then the driver tries to collect them."""
     few: bool = False
-    """Whether `rows` are few and in memory."""
+    """Whether the driver has collected the rows, because they are few."""
     past: Callable[[Sequence[str]], Mapping[str, Sequence[PastResult]]] = lambda _: {}
     """Returns earlier results of good batches by check name, newest first."""
     rules_if_missing: Callable[[Sequence[str]], Rules] | None = None

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _FEATURES = {"deletionVectors", "typeWidening"}
+"""Table features for which delta-rs makes no dataset."""
 
 
 def read_arrow(folder: TableFolder, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
@@ -111,8 +112,8 @@ def _missing_file(folder: TableFolder, version: int) -> str | None:
 
 
 def _as_plain(folder: TableFolder, table: DeltaTable) -> DeltaTable:
-    """The table without the features for which delta-rs makes no dataset. Arrow casts rows to the current types as it
-    reads them, and deleted rows are left out here."""
+    """The table without these features: Arrow casts rows to the current types as it reads them, and deleted rows are
+    left out here."""
     from deltalake import DeltaTable
 
     class Plain(DeltaTable):
