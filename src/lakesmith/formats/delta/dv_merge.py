@@ -25,7 +25,7 @@ from lakesmith.formats.delta.commit_rules import DELETION_VECTORS, can_commit, f
 from lakesmith.formats.delta.few_rows import new_file, write_file
 from lakesmith.formats.delta.spark_reads import AT_ROW, IN_FILE, read
 from lakesmith.ports import TableFolder, Upsert, Write, new_batch_folder
-from lakesmith.sql import bounds, collect_arrow, quoted
+from lakesmith.sql import bounds, collect_arrow, frame_name, quoted, run_sql
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +49,10 @@ def pin_rows(upsert: Upsert, table: DeltaTable) -> tuple[Upsert, int]:
     """Compute the rows once, number them, and bound the rows of the table by their first key; also return the count."""
     # When an executor with these rows is lost, the job fails: they are never recomputed with another result.
     rows = upsert.rows.selectExpr("*", f"monotonically_increasing_id() AS {_NUMBER}").localCheckpoint()
+    if rows.sparkSession is not upsert.rows.sparkSession:
+        # Spark Connect returns them in the session that this one was cloned from.
+        frame = frame_name()
+        rows = run_sql(upsert.rows.sparkSession, f"SELECT * FROM {frame}", {frame: rows})
     name = upsert.key[0]
     count, inside = bounds(rows, name, "target.")
     if frame_types(rows, [name])[name] != table_types(table)[name]:
