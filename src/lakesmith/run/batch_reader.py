@@ -12,7 +12,7 @@ from lakesmith.ledger.content import AddedSums, ChangedKeys, ChangedPartitions, 
 from lakesmith.ports import TableFolder
 from lakesmith.quality import checks_only_readability, rules_of
 from lakesmith.run.table_state import TableState
-from lakesmith.spark.batch_counts import FEW_ROWS
+from lakesmith.spark import batch_counts
 from lakesmith.spark.build import build_batch
 from lakesmith.spark.incoming import IncomingBatch
 from lakesmith.spark.ingest import read_batch
@@ -109,7 +109,7 @@ def _expects_few(state: TableState, batch: Batch) -> bool:
 
 
 def _are_few(rows: int, bytes: int) -> bool:
-    return rows <= FEW_ROWS and bytes <= _MAX_BYTES
+    return rows <= batch_counts.FEW_ROWS and bytes <= _MAX_BYTES
 
 
 def _inputs(batch: Batch) -> list[TableName]:
