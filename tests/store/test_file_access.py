@@ -31,6 +31,7 @@ OTHER_FILES = {
     "query/limits.py": "the memory of the machine",
     "run/unit_tests/runner.py": "a temporary warehouse",
     "sources/kafka.py": "schemas in the folder of the lake",
+    "spark/ingest/parts.py": "a parameter of this name",
     "store/landing.py": "files that a user lands",
     "store/object_clients.py": "the environment, and credentials in AWS's files",
     "store/stores/sftp.py": "keys of a user",
