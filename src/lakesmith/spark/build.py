@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -62,8 +62,8 @@ class Built:
     """Which rows of the table are replaced, when not all are."""
     replace_quarantine: ReplaceWhere | None = None
     """Which rows of the quarantine are replaced, when some but not all are."""
-    all_rows: DataFrame | None = None
-    """All rows of the query, where the rows of the batch may not be enough to compute a key."""
+    all_rows: Callable[[], DataFrame] | None = None
+    """Returns all rows of the query, where the rows of the batch may not be enough to compute a key."""
     keys: DataFrame | None = None
     """The keys to recompute from all their rows. None means every key."""
     load: Load | None = None
@@ -110,7 +110,6 @@ class _QueryBatch:
     def build(self) -> Built | None:
         """Run the query in the way that the mode of the batch requires."""
         table, batch = self.table, self.batch
-        frames = {name: self._input(name) for name in batch.inputs}
         match batch.content:
             case AddedSums():
                 return self._changed_groups()
@@ -119,10 +118,11 @@ class _QueryBatch:
             case ChangedRows() | ChangedKeys() if is_keyed(table.load):
                 return self._new_and_all_rows()
             case BackfilledDays(days=days):
-                return self._selected_days(frames, days)
+                return self._selected_days(days)
             case ChangedPartitions():
-                return self._changed_partitions(frames)
+                return self._changed_partitions()
             case ChangedRows() | ChangedKeys() | FullBuild():
+                frames = {name: self._input(name) for name in batch.inputs}
                 return replace(self._run(frames), inputs=frames)
             case NewFiles() | SourceSlice() | ReplayedRows() | VacuumFence() | MovedBookmarks() | RestoredVersion():
                 raise AssertionError(f"a batch of mode {batch.mode} runs no query")
@@ -148,7 +148,7 @@ class _QueryBatch:
         built = cast_to_declared(self.spark, self.table, _run_query(self.spark, self.table, frames))
         return replace(built, load=with_query_case(self.table.load, built.rows.columns))
 
-    def _changed_partitions(self, frames: dict[str, DataFrame]) -> Built | None:
+    def _changed_partitions(self) -> Built | None:
         """Return the rows of the partitions that changes touch, or None when they touch none."""
         trace, load = partition_source(self.table), self.table.load
         assert isinstance(trace, PartitionTrace)
@@ -158,6 +158,7 @@ class _QueryBatch:
         if not touched:
             return None
         values, texts = zip(*touched, strict=True)
+        frames = {each: self.read(each) for each in self.batch.inputs}
         frames[name] = frames[name].where(among(partition, values))
         built = replace(self._run(frames), load=None)
         # The column that `same_as` names may have another type, and an empty text cannot be cast to it.
@@ -177,7 +178,7 @@ class _QueryBatch:
         declared = next((column.type for column in self.table.columns if column.name == by), None)
         return f"try_cast({trace.expression} AS {declared})" if declared else trace.expression
 
-    def _selected_days(self, frames: dict[str, DataFrame], days: Span) -> Built:
+    def _selected_days(self, days: Span) -> Built:
         """Return the rows of some days. For keyed loads, also their keys (new and stored) and all rows."""
         folder = self.warehouse.table(self.table.name)
         facts = self.format.facts(folder, flow(self.table.name))
@@ -186,6 +187,7 @@ class _QueryBatch:
         kind = next(stored.type for stored in facts.columns if stored.name == column)
         inside = in_days(quoted(column), kind, days)
         trace = partition_source(self.table)
+        frames = {name: self.read(name) for name in self.batch.inputs}
         if isinstance(trace, PartitionTrace):
             name = str(trace.table)
             frames[name] = frames[name].where(in_days(self._partition_expression(trace), kind, days))
@@ -193,7 +195,7 @@ class _QueryBatch:
         built = replace(
             full,
             rows=full.rows.where(inside),
-            all_rows=full.rows,
+            all_rows=lambda: full.rows,
             replace_where=ReplaceWhere(inside),
             replace_quarantine=ReplaceWhere(quarantined_in_days(column, kind, days, self.batch.sequence)),
         )
@@ -213,7 +215,10 @@ class _QueryBatch:
         feed = self._feed(name)
         new_rows = _new_rows(feed)
         built = self._run({name: new_rows})
-        all_rows = self._run({name: self.read(name)}).rows
+
+        def all_rows() -> DataFrame:
+            return self._run({name: self.read(name)}).rows
+
         if not isinstance(self.batch.content, ChangedKeys):
             return replace(built, all_rows=all_rows, inputs={name: new_rows})
         # A row that was updated or deleted touches the key that it had before.
@@ -253,7 +258,7 @@ class _QueryBatch:
         keys = keys.selectExpr(*(f"try_cast({quoted(name)} AS {types[name]}) AS {quoted(name)}" for name in key))
         keys = keys.where(all_not_null(key)).distinct()
         rows = built.rows.join(keys, list(key), "left_semi")
-        return replace(built, rows=rows, all_rows=rows, keys=keys)
+        return replace(built, rows=rows, all_rows=lambda: rows, keys=keys)
 
     def _keys_from_changes(
         self, query: SqlQuery, name: str, feeds: Mapping[str, DataFrame], now: Mapping[str, DataFrame]

@@ -40,8 +40,8 @@ class IncomingBatch:
     """Which rows of the quarantine are replaced, when some but not all are."""
     columns_added: tuple[str, ...] = ()
     """New fields at every depth, as dotted names, where the reader determined them."""
-    all_rows: DataFrame | None = None
-    """All rows of the query, where the rows of the batch may not be enough to compute a key."""
+    all_rows: Callable[[], DataFrame] | None = None
+    """Returns all rows of the query, where the rows of the batch may not be enough to compute a key."""
     fixed_rows: DataFrame | None = None
     """Good rows that `all_rows` lacks, because they were fixed in the quarantine."""
     all_rows_rules: Rules | None = None

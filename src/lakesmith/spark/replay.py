@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import AUDIT, CORRUPT, DELETE_ROW, ERROR_CODE, HIDDEN, RESCUED
@@ -350,10 +350,10 @@ class QuarantineReplay:
             return self._commit_nothing()
         load = self.table.load
         if is_keyed(load) and not isinstance(load, Append) and self.facts is not None:
-            raw = full_query(self.spark, self.table, self.batch, self.format, self.warehouse)
+            query = partial(full_query, self.spark, self.table, self.batch, self.format, self.warehouse)
             incoming = replace(
                 incoming,
-                all_rows=self._cast(raw).rows,
+                all_rows=lambda: self._cast(query()).rows,
                 # Rows that an approval let through must stay.
                 all_rows_rules=self._current_rules,
                 fixed_rows=good.where(_FIXED),

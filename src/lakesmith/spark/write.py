@@ -291,7 +291,7 @@ class BatchWriter:
 
         def all_rows() -> DataFrame:
             assert incoming.all_rows is not None
-            everything = replace(incoming, rows=incoming.all_rows, rules=incoming.all_rows_rules or incoming.rules)
+            everything = replace(incoming, rows=incoming.all_rows(), rules=incoming.all_rows_rules or incoming.rules)
             everything = add_rule_flags(everything, self._format, self._warehouse, many_batches=True)
             rows = apply_decisions(check_rows(everything), everything, self._format, self._warehouse)
             all_good = good_rows(rows, everything.rules).select(*order)
