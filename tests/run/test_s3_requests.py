@@ -85,7 +85,7 @@ def shown(requests: Sequence[StoreRequest]) -> str:
     return "\n".join([*lines, f"{len(requests)} requests"])
 
 
-MOST = {"bronze.orders": 105, "silver.orders": 200, "gold.sales": 175}
+MOST = {"bronze.orders": 100, "silver.orders": 140, "gold.sales": 145}
 """The most requests that a run of one table may make, with its plan, its bookmarks and the system tables."""
 
 

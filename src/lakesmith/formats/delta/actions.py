@@ -17,6 +17,7 @@ from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta.commit import commit
 from lakesmith.formats.delta.deletion_vectors import read_vector, write_vectors
 from lakesmith.formats.delta.integrity import commit_lines, log_failure, parse_action, refuse_corrupt_checkpoint
+from lakesmith.formats.delta.log_cache import cached_segment
 from lakesmith.formats.delta.log_files import checkpoint_name, data_file_key, list_log_files, open_parquet
 from lakesmith.ports import DataFile, ObjectFact, StoreCapability, TableFolder, Write
 
@@ -102,6 +103,11 @@ def log_segment(folder: TableFolder, version: int) -> tuple[int, range] | None:
     return (checkpoint, later) if names.commits.issuperset(later) else None
 
 
+def recent_segment(folder: TableFolder, version: int) -> tuple[int, range] | None:
+    """The same as `log_segment`, from a cache for tables of object stores: others may have removed commits since."""
+    return cached_segment(folder, version, lambda: log_segment(folder, version))
+
+
 def active_files(
     folder: TableFolder, version: int, selected: Callable[[dict[str, Any]], bool]
 ) -> dict[str, dict[str, Any]]:
@@ -141,7 +147,7 @@ def _log_actions(
     folder: TableFolder, version: int, kind: str
 ) -> tuple[Iterator[dict[str, Any]], Iterator[Sequence[dict[str, Any]]]]:
     """The actions of a kind in the newest checkpoint, and all actions of each later commit."""
-    segment = log_segment(folder, version)
+    segment = recent_segment(folder, version)
     assert segment is not None
     checkpoint, commits = segment
     from_checkpoint = _checkpoint_actions(folder, checkpoint, kind) if checkpoint >= 0 else iter(())

@@ -22,6 +22,7 @@ from lakesmith.formats.delta.actions import (
 from lakesmith.formats.delta.commit import VersionTaken
 from lakesmith.formats.delta.commit_results import batch_result, committed_by_another_run
 from lakesmith.formats.delta.commit_rules import DELETION_VECTORS, is_plain_table, table_properties
+from lakesmith.formats.delta.commits import committed_sequence
 from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
 from lakesmith.formats.delta.snapshot import open_snapshot_if_any
 from lakesmith.ports import CommitResult, DataFile, TableFolder, Write
@@ -62,7 +63,7 @@ def advance(folder: TableFolder, write: Write) -> CommitResult:
     """Commit the batch number alone."""
 
     def no_actions(table: DeltaTable | None) -> Sequence[dict[str, Any]]:
-        if table is None or (table.transaction_version(write.flow) or 0) >= write.sequence:
+        if table is None or committed_sequence(folder, table, write.flow) >= write.sequence:
             raise committed_by_another_run(write)
         refuse_if_rolled_back(table, folder, write)
         return ()
@@ -90,7 +91,7 @@ def add_files(
     }
 
     def actions(table: DeltaTable | None) -> list[dict[str, Any]] | None:
-        if table is not None and (table.transaction_version(write.flow) or 0) >= write.sequence:
+        if table is not None and committed_sequence(folder, table, write.flow) >= write.sequence:
             return None
         _refuse_other_table(table, schema, table_id, write.partition_by)
         refuse_if_rolled_back(table, folder, write)

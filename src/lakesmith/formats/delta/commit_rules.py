@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from lakesmith.columns import HIDDEN
-from lakesmith.formats.delta.actions import log_segment
+from lakesmith.formats.delta.actions import recent_segment
 from lakesmith.ports import TableFolder, Write
 from lakesmith.sql import quoted
 
@@ -37,7 +37,7 @@ def can_commit(table: DeltaTable, rows: DataFrame, folder: TableFolder, partitio
     if not is_plain_table(table, also={"deletionVectors"}, partitions=partitions):
         return False
     stored = [name for name in rows.columns if not name.startswith(HIDDEN)]
-    return log_segment(folder, table.version()) is not None and frame_types(rows, stored) == table_types(table)
+    return recent_segment(folder, table.version()) is not None and frame_types(rows, stored) == table_types(table)
 
 
 def is_plain_table(table: DeltaTable, also: Set[str] = frozenset(), partitions: Sequence[str] = ()) -> bool:

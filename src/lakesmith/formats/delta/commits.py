@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, TypeGuard
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from lakesmith.errors import UsageError
 from lakesmith.formats.delta.integrity import action_kind, commit_lines, list_log, parse_action
@@ -18,10 +19,15 @@ from lakesmith.formats.delta.log_files import commit_name, display_name
 from lakesmith.formats.delta.snapshot import open_snapshot_if_any
 from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, TableFolder, in_commit_order
 
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
 UNKNOWN = "unknown"
 """The operation of a commit that names none."""
 _NO_DATA_CHANGE = re.compile(rb'"dataChange"\s*:\s*false')
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")
+_RECENT = 3
+"""The commits that are read before delta-rs is asked."""
 _LATEST = 253_402_300_800_000
 """Milliseconds from 1970 to the end of the year 9999, the last that Python can represent."""
 
@@ -55,6 +61,15 @@ def read_commits(folder: TableFolder, newest: int, after: int = -1) -> Iterator[
             version = max(list_log(folder).commits_between(after, version - 1), default=after)
         else:
             version -= 1
+
+
+def committed_sequence(folder: TableFolder, table: DeltaTable, flow: str) -> int:
+    """The newest batch number of a flow in the table; 0 where there is none."""
+    # delta-rs reads the whole log again to find it, and nearly always a recent commit has it.
+    for commit in islice(read_commits(folder, table.version()), _RECENT):
+        if flow in commit.sequences:
+            return commit.sequences[flow]
+    return table.transaction_version(flow) or 0
 
 
 def is_maintenance(commit: CommitFact) -> bool:

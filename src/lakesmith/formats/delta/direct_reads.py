@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from lakesmith.formats.delta.actions import active_files, log_segment, read_actions
+from lakesmith.formats.delta.actions import active_files, read_actions, recent_segment
 from lakesmith.formats.delta.commit_rules import is_plain_table
 from lakesmith.formats.delta.deletion_vectors import read_vector
 from lakesmith.formats.delta.log_files import commit_name, data_file_key
@@ -71,7 +71,7 @@ def read_directly(spark: SparkSession, folder: TableFolder, version: int) -> Dat
 def read_changes_directly(spark: SparkSession, folder: TableFolder, after: int, until: int) -> DataFrame | None:
     """The change feed of versions after < v <= until; None where Delta has to read it."""
     table = _readable_table(folder, until) if after < until <= after + _MAX_PARTS else None
-    if table is None or log_segment(folder, after + 1) is None:
+    if table is None or recent_segment(folder, after + 1) is None:
         return None
     parts: list[_Part] = []
     for version in range(after + 1, until + 1):
@@ -94,7 +94,7 @@ def _readable_table(folder: TableFolder, version: int) -> DeltaTable | None:
     except (exceptions.DeltaError, OSError):
         return None
     is_plain = is_plain_table(table, also={"deletionVectors"}) and "__CHAR_VARCHAR" not in table.schema().to_json()
-    return table if is_plain and log_segment(folder, version) is not None else None
+    return table if is_plain and recent_segment(folder, version) is not None else None
 
 
 def _changes(folder: TableFolder, version: int, actions: Sequence[dict[str, Any]]) -> list[_Part] | None:

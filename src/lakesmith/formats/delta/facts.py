@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lakesmith.declare.spark_type import read_schema
-from lakesmith.formats.delta.actions import active_files, file_rows, log_segment
-from lakesmith.formats.delta.commits import is_maintenance, read_commits
+from lakesmith.formats.delta.actions import active_files, file_rows, recent_segment
+from lakesmith.formats.delta.commits import committed_sequence, is_maintenance, read_commits
 from lakesmith.formats.delta.integrity import log_failure
 from lakesmith.formats.delta.log_files import LOG, LOG_FILE
 from lakesmith.formats.delta.snapshot import open_snapshot, open_snapshot_at, open_snapshot_if_any
@@ -52,8 +52,7 @@ def _facts_of(table: DeltaTable, folder: TableFolder, flow: str) -> TableFacts:
         files=adds.num_rows,
         committed_at=newest.committed_at if newest else _log_modified_at(folder),
         oldest=_oldest_commit(folder),
-        # delta-rs reads the log again to find it.
-        sequence=(newest and newest.sequences.get(flow)) or table.transaction_version(flow) or 0,
+        sequence=(newest and newest.sequences.get(flow)) or committed_sequence(folder, table, flow),
         change_feed=_has_feed(table),
         widened=is_widened(table),
         maintenance_commits=maintenance,
@@ -119,7 +118,7 @@ def _has_feed(table: DeltaTable) -> bool:
 
 
 def _count(folder: TableFolder, table: DeltaTable) -> int:
-    if not deletes_by_vector(table) or log_segment(folder, table.version()) is None:
+    if not deletes_by_vector(table) or recent_segment(folder, table.version()) is None:
         return table.count()
     # delta-rs counts deleted rows too.
     files = active_files(folder, table.version(), lambda _: True).items()

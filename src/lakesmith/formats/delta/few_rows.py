@@ -16,6 +16,7 @@ from lakesmith.formats.delta import add_files
 from lakesmith.formats.delta.actions import file_action
 from lakesmith.formats.delta.commit_results import batch_result
 from lakesmith.formats.delta.commit_rules import TEXT_PARTITIONS, can_commit, frame_types
+from lakesmith.formats.delta.commits import committed_sequence
 from lakesmith.formats.delta.partition_overwrite import can_replace_partitions, commit_partitions
 from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
 from lakesmith.formats.delta.snapshot import open_snapshot_if_any
@@ -48,7 +49,7 @@ def overwrite_few(
         return None
     if only is None:
         return _commit(frame, table, folder, write, overwrite=True)
-    if (table.transaction_version(write.flow) or 0) >= write.sequence:
+    if committed_sequence(folder, table, write.flow) >= write.sequence:
         return None
     if not can_replace_partitions(only, frame, table, folder, write):
         return None

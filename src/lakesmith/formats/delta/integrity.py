@@ -13,6 +13,7 @@ from typing import Any
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta.checksums import checksum_name, is_corrupt
+from lakesmith.formats.delta.log_cache import cached_commit
 from lakesmith.formats.delta.log_files import (
     LOG,
     POINTER,
@@ -73,7 +74,8 @@ def list_log(folder: TableFolder, version: int | None = None) -> LogListing:
 def commit_lines(folder: TableFolder, version: int) -> list[bytes]:
     """The lines of a commit, one action each; raises where it is corrupt, and FileNotFoundError where it is gone."""
     name = commit_name(version)
-    lines = [line for line in _read_checked(folder, name).splitlines() if not line.isspace()]
+    content = cached_commit(folder, version, lambda: _read_checked(folder, name))
+    lines = [line for line in content.splitlines() if not line.isspace()]
     if not lines:
         raise _error(f"{folder}/{name} is empty")
     unknown = next((number for number, line in enumerate(lines, 1) if action_kind(line) not in _ACTIONS), None)

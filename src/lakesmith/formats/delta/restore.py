@@ -20,6 +20,7 @@ from lakesmith.formats.delta.actions import (
 )
 from lakesmith.formats.delta.commit_results import batch_result, committed_by_another_run
 from lakesmith.formats.delta.commit_rules import is_plain_table
+from lakesmith.formats.delta.commits import committed_sequence
 from lakesmith.formats.delta.deletion_vectors import read_vector, vector_file
 from lakesmith.formats.delta.log_files import data_file_key, missing_file, sql_name
 from lakesmith.formats.delta.snapshot import open_snapshot, open_snapshot_if_any
@@ -34,7 +35,7 @@ _FEATURES = {"deletionVectors", "typeWidening", "typeWidening-preview"}
 def restore(folder: TableFolder, version: int | None, write: Write) -> CommitResult:
     """Commit the rows of a version, or no rows; raises where another writer was first."""
     table = open_snapshot(folder)
-    if (table.transaction_version(write.flow) or 0) >= write.sequence:
+    if committed_sequence(folder, table, write.flow) >= write.sequence:
         raise committed_by_another_run(write)
     counts, actions = restore_actions(table, folder, version)
     operation = ("RESTORE", {"version": str(version)}) if version is not None else ("DELETE", {"predicate": '["true"]'})

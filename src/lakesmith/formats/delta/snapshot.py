@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError
 from lakesmith.formats.delta.integrity import log_failure, refuse_corruption
+from lakesmith.formats.delta.log_cache import forget
 from lakesmith.formats.delta.log_files import LOG, commit_etags, delta_table
 from lakesmith.ports import TableFolder
 
@@ -104,6 +105,7 @@ class _OpenTable:
                 return
         elif next(folder.list(f"{LOG}/0"), None) is None:
             return
+        forget(folder)
         self.table = _open(folder)
         if self.table is not None:
             version = self.table.version()

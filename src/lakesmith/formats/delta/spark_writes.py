@@ -9,7 +9,7 @@ from lakesmith.columns import DELETE_ROW, HIDDEN
 from lakesmith.failpoints import failpoint
 from lakesmith.formats.delta.commit_results import batch_result, commit_result
 from lakesmith.formats.delta.commit_rules import DELETION_VECTORS, can_commit, table_properties
-from lakesmith.formats.delta.commits import table_commits
+from lakesmith.formats.delta.commits import committed_sequence, table_commits
 from lakesmith.formats.delta.dv_merge import (
     can_merge_by_vectors,
     match_condition,
@@ -52,7 +52,7 @@ def overwrite(frame: DataFrame, folder: TableFolder, write: Write, only: Replace
         writer = writer.option("overwriteSchema", "true") if write.evolve else writer
         return _commit(writer, folder, write)
     table = open_snapshot(folder)
-    if _is_next(table, write) and can_replace_partitions(only, frame, table, folder, write):
+    if _is_next(folder, table, write) and can_replace_partitions(only, frame, table, folder, write):
         refuse_if_rolled_back(table, folder, write)
         replace_partitions(only, frame, table, folder, write)
         return batch_result(folder, write)
@@ -76,7 +76,7 @@ def merge(upsert: Upsert, folder: TableFolder, write: Write) -> CommitResult:
     if write.deletion_vectors:
         _enable_feature(spark, folder, DELETION_VECTORS)
         table = open_snapshot(folder)
-        can_merge = _is_next(table, write) and can_merge_by_vectors(table, upsert.rows, folder)
+        can_merge = _is_next(folder, table, write) and can_merge_by_vectors(table, upsert.rows, folder)
         if can_merge:
             refuse_if_rolled_back(table, folder, write)
         if can_merge and write.few and merge_few(upsert, table, folder, write):
@@ -169,6 +169,6 @@ def _enable_feature(spark: SparkSession, folder: TableFolder, feature: str) -> N
         failpoint("feature.enabled", folder)
 
 
-def _is_next(table: DeltaTable, write: Write) -> bool:
+def _is_next(folder: TableFolder, table: DeltaTable, write: Write) -> bool:
     """Whether the table has neither this batch nor a later one."""
-    return (table.transaction_version(write.flow) or 0) < write.sequence
+    return committed_sequence(folder, table, write.flow) < write.sequence
