@@ -41,7 +41,7 @@ from lakesmith.errors import (
 if TYPE_CHECKING:
     from lakesmith.lake import Lake
 
-__version__ = "0.1.0"
+__version__ = "0.1.0a1"
 
 __all__ = [
     "DataError",
