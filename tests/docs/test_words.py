@@ -23,7 +23,10 @@ OBSOLETE_IN_NAMES = re.compile(r"(^|_)(asked|kept|met|ends|told|refused|ground|n
 ALLOWED = {"docs/reference/glossary.md", "tests/docs/test_words.py"}
 MODULES = [path for folder in ("src", "tests", "bench", "examples", "java") for path in (ROOT / folder).rglob("*.py")]
 OTHER_SOURCES = [
-    path for pattern in ("java/**/*.java", "tests/**/*.java", "examples/shop/*/*.*") for path in ROOT.glob(pattern)
+    path
+    for pattern in ("java/**/*.java", "tests/**/*.java", "examples/shop/*/*.*")
+    for path in ROOT.glob(pattern)
+    if path.suffix != ".pyc"  # `make demo` leaves some
 ]
 
 
