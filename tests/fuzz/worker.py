@@ -16,6 +16,7 @@ import shutil
 import sys
 import traceback
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,11 @@ def _forget_peaks() -> dict[int, int]:
 
 def _processes() -> list[int]:
     """Return this process and its reader processes."""
-    children = [
-        Path(f"/proc/self/task/{thread}/children").read_text().split() for thread in os.listdir("/proc/self/task")
-    ]
-    return [os.getpid(), *(int(child) for each in children for child in each)]
+    processes = [os.getpid()]
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended since
+            processes += map(int, Path(f"/proc/self/task/{thread}/children").read_text().split())
+    return processes
 
 
 if __name__ == "__main__":
