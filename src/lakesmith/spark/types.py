@@ -22,7 +22,20 @@ EXACT_JSON = (
 
 
 _EXACT = frozenset(
-    "boolean byte short integer long float double decimal binary date timestamp timestamp_ntz".split()  # noqa: SIM905
+    {
+        "binary",
+        "boolean",
+        "byte",
+        "date",
+        "decimal",
+        "double",
+        "float",
+        "integer",
+        "long",
+        "short",
+        "timestamp",
+        "timestamp_ntz",
+    }
 )
 
 

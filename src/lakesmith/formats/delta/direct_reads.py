@@ -20,7 +20,7 @@ from lakesmith.formats.delta.deletion_vectors import read_vector
 from lakesmith.formats.delta.log_files import commit_name, data_file_key
 from lakesmith.formats.delta.snapshot import open_snapshot_at
 from lakesmith.ports import StoreCapability, TableFolder
-from lakesmith.sql import literal
+from lakesmith.sql import literal, quoted
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -62,9 +62,7 @@ def read_directly(spark: SparkSession, folder: TableFolder, version: int) -> Dat
         return None
     part = _Part()
     for key, add in active_files(folder, version, lambda _: True).items():
-        part.sizes[key] = add["size"]
-        if add.get("deletionVector"):
-            part.skipped[key] = read_vector(folder, add["deletionVector"])
+        part.sizes[key], part.skipped[key] = add["size"], _vector(folder, add)
     return _rows(spark, folder, table, part) if part.sizes and _are_small(folder, [part]) else None
 
 
@@ -158,9 +156,8 @@ def _are_small(folder: TableFolder, parts: Sequence[_Part]) -> bool:
 def _changed_rows(spark: SparkSession, folder: TableFolder, table: DeltaTable, part: _Part) -> DataFrame:
     commit = folder.stat(commit_name(part.version))
     change = "_change_type" if part.change is None else f"'{part.change}' AS _change_type"
-    columns = [f"`{field.name.replace('`', '``')}`" for field in table.schema().fields]
     return _rows(spark, folder, table, part).selectExpr(
-        *columns,
+        *(quoted(field.name) for field in table.schema().fields),
         change,
         f"CAST({part.version} AS bigint) AS _commit_version",
         f"timestamp_millis({commit.modified if commit else 0}) AS _commit_timestamp",
