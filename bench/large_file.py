@@ -17,12 +17,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 from bench.ingest import COLUMNS, _order
 from bench.measure import busy, call, show, spread
 from bench.processes import cpu_below
 from lakesmith.jvm.session import open_session
 from lakesmith.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LIMIT = 1.7
 FORMATS = ("csv", "json")
@@ -99,7 +103,7 @@ def _ingest(file: Path, cores: int) -> tuple[float, float]:
         spark.stop()
 
 
-def _run(spark: object, landing: Path, name: str, format: str, content: Path | Sequence[bytes]) -> None:
+def _run(spark: SparkSession, landing: Path, name: str, format: str, content: Path | Sequence[bytes]) -> None:
     shutil.rmtree(landing, ignore_errors=True)
     landing.mkdir()
     landed = landing / f"orders{format}"
@@ -115,7 +119,7 @@ def _run(spark: object, landing: Path, name: str, format: str, content: Path | S
     )
     columns = "".join(f"  {column}: {type}\n" for column, type in COLUMNS.items())
     (lake / "bronze" / f"{name}.yml").write_text(f"source: {{files: '*{format}'}}\ncolumns:\n{columns}")
-    report = Lake.open(lake).run(session=spark)  # type: ignore[arg-type]
+    report = Lake.open(lake).run(session=spark)
     assert report.outcome == "ok", report.errors
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lakesmith.columns import ALREADY_INGESTED, DISCARDED, FILE_END, FILE_NUMBER, HIDDEN, RESCUED, WRITTEN_FILE
 from lakesmith.quality import UNREADABLE, Measure, Rules
@@ -195,7 +195,7 @@ def _counts(rules: Rules, values: Mapping[str, object], filled: Sequence[str] = 
     def number(name: str) -> int:
         return int(str(values.get(name) or 0))
 
-    closing = values.get("closing") or []
+    closing = cast("list[Row]", values.get("closing") or [])
     return Counts(
         rows_in=number("rows_in"),
         rejected=number("rejected"),
@@ -204,5 +204,5 @@ def _counts(rules: Rules, values: Mapping[str, object], filled: Sequence[str] = 
         filled={name: number(f"filled_{index}") for index, name in enumerate(filled)},
         already_ingested=number("already_ingested"),
         rescued=number("rescued"),
-        file_reads=by_file(FileRead(**end.asDict()) for end in closing),  # type: ignore[attr-defined]
+        file_reads=by_file(FileRead(**end.asDict()) for end in closing),
     )
